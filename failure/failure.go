@@ -65,13 +65,30 @@ type Numbers struct {
 	MaxTokens   int `json:"max_tokens,omitzero"`   // the output room that was asked for
 	Requested   int `json:"requested,omitzero"`    // a sum without a split
 	Limit       int `json:"limit,omitzero"`        // in the unit of the message (tokens, or requests per window)
+
+	// InputAtLeast is a lower bound of the input that the server derived from
+	// the limit: less output room by it leaves one token less each time.
+	InputAtLeast    int `json:"input_tokens_at_least,omitzero"`
+	MessagesTokens  int `json:"messages_tokens,omitzero"` // the split of the input, where one is given
+	FunctionsTokens int `json:"functions_tokens,omitzero"`
+
 	Bytes       int `json:"bytes,omitzero"`
 	LimitBytes  int `json:"limit_bytes,omitzero"`
+	Chars       int `json:"chars,omitzero"` // characters, of the input or of one field
+	LimitChars  int `json:"limit_chars,omitzero"`
+	Pixels      int `json:"pixels,omitzero"`       // an area, or a side, as the limit is
 	LimitPixels int `json:"limit_pixels,omitzero"` // per side
 	LimitPages  int `json:"limit_pages,omitzero"`
 	LimitItems  int `json:"limit_items,omitzero"` // images per request
 	Message     int `json:"message,omitzero"`     // 1 + index of the message that offends
 	Block       int `json:"block,omitzero"`       // 1 + index of the block in it
+
+	Used        int     `json:"used,omitzero"`              // of Limit, in its window
+	QuotaWindow string  `json:"quota_window,omitzero"`      // "day", "week", "month", "5h", "hour"; "" is a minute or less, or not said
+	NoAllowance bool    `json:"no_allowance,omitzero"`      // the limit is stated, and zero: the plan holds nothing
+	Affordable  int     `json:"affordable_tokens,omitzero"` // what the balance buys
+	Spent       float64 `json:"spent,omitzero"`             // money, against a budget of Limit
+	Code        int     `json:"code,omitzero"`              // the vendor's own number for the failure
 }
 
 // Hint is what the server said about a next try.
@@ -80,6 +97,9 @@ type Hint struct {
 	// at all (a hint of zero is a hint). Negative or absurd values are not hints.
 	After time.Duration `json:"after,omitzero"`
 	Given bool          `json:"given,omitzero"`
+	// Reset is a date or clock time of relief as the payload prints it, where
+	// no wait could be made of it.
+	Reset string `json:"reset,omitzero"`
 	// ShouldRetry is the header x-should-retry: "true", "false" or "".
 	ShouldRetry string `json:"should_retry,omitzero"`
 }

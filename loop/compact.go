@@ -1,0 +1,61 @@
+package loop
+
+import "github.com/daruma-agent/daruma/failure"
+
+// ProactiveCompact summarises before the window is full (R43). When it does
+// not help the request is sent as it is.
+const ProactiveCompact Transition = "proactive_compact"
+
+var proactiveCompact = &Recovery{
+	Name:    ProactiveCompact,
+	Answers: func(_ State, o Outcome) bool { return o.Kind == Measured && o.Fit == Over },
+	Limit:   1,
+	Scope:   PerTurn,
+	Step:    Step{Do: Reduce, Rung: Summary},
+}
+
+// ReactiveCompact summarises because the provider refused the length (R48), or
+// because our own measure says that it must.
+const ReactiveCompact Transition = "reactive_compact_retry"
+
+var reactiveCompact = &Recovery{
+	Name: ReactiveCompact,
+	// A summary that just failed is not tried again: the next rung is due.
+	Answers: func(s State, o Outcome) bool { return tooLong(s, o) && s.Transition != WindowCompact },
+	Limit:   1,
+	Scope:   PerTurn,
+	Step:    Step{Do: Reduce, Rung: Summary, Discard: true},
+}
+
+// WindowCompact keeps what was written when the window was filled by writing,
+// makes room and asks for the rest (recovery.md 9.3).
+const WindowCompact Transition = "window_full_compact"
+
+var windowCompact = &Recovery{
+	Name:    WindowCompact,
+	Answers: func(_ State, o Outcome) bool { return o.Kind == WindowFull },
+	Limit:   1,
+	Scope:   PerTurn,
+	Step:    Step{Do: Reduce, Rung: Summary, Keep: true, Nudge: NudgeContinue},
+}
+
+// SkeletonCompact needs no model: the last rung before the error is shown.
+const SkeletonCompact Transition = "skeleton_compact_retry"
+
+var skeleton = &Recovery{
+	Name:    SkeletonCompact,
+	Answers: tooLong,
+	Limit:   1,
+	Scope:   PerTurn,
+	Step:    Step{Do: Reduce, Rung: Skeleton, Discard: true},
+}
+
+func tooLong(_ State, o Outcome) bool {
+	switch o.Kind {
+	case Failed:
+		return o.Failure == failure.ContextOverflow || o.Failure == failure.RequestTooLarge
+	case Measured:
+		return o.Fit == Blocked
+	}
+	return false
+}

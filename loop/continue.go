@@ -1,0 +1,37 @@
+package loop
+
+// ContinueOutput keeps an answer that the output limit cut and asks for the
+// rest (R52).
+const ContinueOutput Transition = "max_output_tokens_recovery"
+
+var continueOutput = &Recovery{
+	Name:    ContinueOutput,
+	Answers: func(_ State, o Outcome) bool { return o.Kind == Truncated && o.Cut != CutCall },
+	Limit:   3,
+	Scope:   PerAnswer,
+	Step:    Step{Do: Measure, Keep: true, Nudge: NudgeContinue},
+}
+
+// RepeatCall keeps what stands before a call that the output limit cut. The
+// call is never run; the model makes it again.
+const RepeatCall Transition = "truncated_call_retry"
+
+var repeatCall = &Recovery{
+	Name:    RepeatCall,
+	Answers: func(_ State, o Outcome) bool { return o.Kind == Truncated && o.Cut == CutCall },
+	Limit:   3,
+	Scope:   PerAnswer,
+	Step:    Step{Do: Measure, Keep: true, Nudge: NudgeCutCall},
+}
+
+// ContinueBroken keeps the text of an answer whose connection broke and asks
+// for the rest (R25, with our completion of it).
+const ContinueBroken Transition = "broken_stream_recovery"
+
+var continueBroken = &Recovery{
+	Name:    ContinueBroken,
+	Answers: func(_ State, o Outcome) bool { return o.Kind == Broken && o.Cut == CutText },
+	Limit:   3,
+	Scope:   PerAnswer,
+	Step:    Step{Do: Measure, Keep: true, Nudge: NudgeContinue},
+}

@@ -117,6 +117,8 @@ type Error struct {
 	Numbers   Numbers `json:"numbers,omitzero"`
 	Rule      string  `json:"rule,omitzero"`   // the classification rule that decided
 	Detail    string  `json:"detail,omitzero"` // raw text, redacted and bounded
+	// Stalled marks a timeout of our own watchdogs: the stream went silent.
+	Stalled bool `json:"stalled,omitzero"`
 
 	cause error
 }

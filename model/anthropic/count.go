@@ -1,0 +1,40 @@
+package anthropic
+
+import (
+	"context"
+	"io"
+
+	"github.com/daruma-agent/daruma/model"
+	"github.com/go-json-experiment/json"
+)
+
+// CountTokens asks the API how many tokens the prompt of r has. Its errors are
+// those of [Client.Stream].
+func (c *Client) CountTokens(ctx context.Context, r *model.Request) (int, error) {
+	b, err := c.encodeCount(r)
+	if err != nil {
+		return 0, c.refuse(err)
+	}
+	s := c.newStream(ctx)
+	defer s.leave()
+	req, err := c.post(s.requestCtx, "/v1/messages/count_tokens", r, b)
+	if err != nil {
+		return 0, err
+	}
+	res, err := s.do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	s.head, err = io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
+	if err != nil {
+		return 0, c.redact(s.cut(err))
+	}
+	var count struct {
+		Input *int `json:"input_tokens"`
+	}
+	if err := json.Unmarshal(s.head, &count, lenient); err != nil || count.Input == nil {
+		return 0, c.redact(s.foreign(res, "the body is no count"))
+	}
+	return *count.Input, nil
+}

@@ -1,0 +1,374 @@
+package anthropic
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/daruma-agent/daruma/failure"
+	"github.com/daruma-agent/daruma/model"
+)
+
+// The rules of this package's own verdicts, found in [failure.Error.Rule].
+const (
+	RuleFirstByte  = "watchdog_first_byte"
+	RuleBytes      = "watchdog_bytes"
+	RuleEvents     = "watchdog_events"
+	RuleSlept      = "machine_slept"    // a break or a stall, and the machine slept meanwhile
+	RuleCut        = "stream_cut"       // the stream ended before the answer did
+	RuleMalformed  = "stream_malformed" // the stream broke the protocol
+	RuleForeign    = "foreign_answer"   // status 200, but not an answer of the API
+	RuleUnsendable = "request_unsendable"
+)
+
+const (
+	maxErrorBody = 1 << 20
+	headKept     = 2 << 10 // of a stream, to show what came instead of an answer
+	queueLength  = 16      // batches; a batch is what one read brought
+	batchLength  = 256
+	drainTime    = 250 * time.Millisecond
+	drainBytes   = 64 << 10
+)
+
+// Stream implements [model.Model]. The answer is complete only when the server
+// said why it stopped: with message_stop after a stop reason, or with a stop
+// reason after the last block and then the end of the stream, however it
+// ended. Everything else ends in a *failure.Error.
+//
+// A tool_use block whose input is cut or is no JSON object is yielded with the
+// bytes as they came: ask Input.IsValid and Kind before running it. It is never
+// turned into {}.
+//
+// Reading has its own goroutine and a bounded queue; it is gone when Stream
+// returns.
+func (c *Client) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) {
+		if ctx.Err() != nil {
+			yield(model.Event{}, c.aborted(ctx))
+			return
+		}
+		b, err := c.encodeRequest(r)
+		if err != nil {
+			yield(model.Event{}, c.refuse(err))
+			return
+		}
+		s := c.newStream(ctx)
+		req, err := c.post(s.requestCtx, "/v1/messages", r, b)
+		if err != nil {
+			s.leave()
+			yield(model.Event{}, err)
+			return
+		}
+		go s.read(req)
+		s.deliver(yield)
+	}
+}
+
+// stream is one request in flight: a reader that fills the queue and a consumer
+// that empties it.
+type stream struct {
+	client *Client
+	caller context.Context
+
+	ctx   context.Context // ends when the consumer leaves
+	leave context.CancelFunc
+
+	requestCtx context.Context // ends as well when a watchdog fires
+	kill       context.CancelCauseFunc
+
+	dog   *watchdog
+	queue chan []step
+	batch []step
+	head  []byte // the first bytes of the body
+}
+
+type step struct {
+	event model.Event
+	err   error
+}
+
+func (c *Client) newStream(caller context.Context) *stream {
+	s := &stream{client: c, caller: caller, queue: make(chan []step, queueLength)}
+	s.ctx, s.leave = context.WithCancel(caller)
+	s.requestCtx, s.kill = context.WithCancelCause(s.ctx)
+	s.dog = newWatchdog(c.timeouts, c.now, s.kill)
+	return s
+}
+
+// deliver runs in the consumer's goroutine.
+func (s *stream) deliver(yield func(model.Event, error) bool) {
+	complete := false
+	defer func() {
+		if !complete {
+			s.leave()
+		}
+		for range s.queue { // the reader has left when the queue is closed
+		}
+		s.leave()
+	}()
+	for {
+		select {
+		case batch, open := <-s.queue:
+			if !open {
+				if !complete {
+					yield(model.Event{}, s.client.aborted(s.caller))
+				}
+				return
+			}
+			for _, st := range batch {
+				if s.caller.Err() != nil {
+					yield(model.Event{}, s.client.aborted(s.caller))
+					return
+				}
+				complete = st.event.Kind == model.EventStop
+				if !yield(st.event, st.err) || st.err != nil {
+					return
+				}
+			}
+		case <-s.caller.Done():
+			if !complete {
+				yield(model.Event{}, s.client.aborted(s.caller))
+			}
+			return
+		}
+	}
+}
+
+// read runs in its own goroutine.
+func (s *stream) read(req *http.Request) {
+	defer close(s.queue)
+	defer s.kill(nil)
+	if err := s.answer(req); err != nil {
+		s.batch = append(s.batch, step{err: err})
+		s.flush()
+	}
+}
+
+func (s *stream) put(e model.Event) {
+	s.batch = append(s.batch, step{event: e})
+	if len(s.batch) >= batchLength {
+		s.flush()
+	}
+}
+
+// flush waits for the consumer, not for the server: no watchdog is armed.
+func (s *stream) flush() {
+	if len(s.batch) == 0 {
+		return
+	}
+	select {
+	case s.queue <- s.batch:
+	case <-s.ctx.Done():
+	}
+	s.batch = nil
+}
+
+// answer sends req and turns what comes into events, the last of them
+// EventStop, or returns the failure.
+func (s *stream) answer(req *http.Request) error {
+	res, err := s.do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	d := &decoder{
+		requestID: res.Header.Get("request-id"), put: s.put, progress: s.dog.progress,
+		classify: func(data []byte) *failure.Error {
+			report := s.client.report(res, data)
+			report.InStream = true
+			return failure.Classify(report)
+		},
+	}
+	if err := s.decode(res, d); err != nil {
+		e := failure.As(err)
+		if e.RequestID == "" {
+			e.RequestID = d.requestID
+		}
+		return s.client.redact(e)
+	}
+	s.put(d.end())
+	s.flush()
+	s.drain(res.Body)
+	return nil
+}
+
+// do sends req. Any status but 2xx is a failure.
+func (s *stream) do(req *http.Request) (*http.Response, error) {
+	s.dog.begin()
+	res, err := s.client.http.Do(req)
+	s.dog.end(0)
+	if err != nil {
+		return nil, s.broken(err, failure.Report{Provider: provider, Err: err, Now: s.client.now()})
+	}
+	res.Body = struct {
+		io.Reader
+		io.Closer
+	}{&watched{body: res.Body, dog: s.dog, before: s.flush}, res.Body}
+	if res.StatusCode/100 == 2 {
+		return res, nil
+	}
+	defer res.Body.Close()
+	// What can be read of the body is enough: the status alone says a lot.
+	text, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
+	if s.caller.Err() != nil {
+		return nil, s.client.aborted(s.caller)
+	}
+	return nil, s.client.redact(failure.Classify(s.client.report(res, text)))
+}
+
+const provider = "anthropic"
+
+func (c *Client) report(res *http.Response, text []byte) failure.Report {
+	return failure.Report{Provider: provider, Status: res.StatusCode, Header: res.Header, Body: text, Now: c.now()}
+}
+
+// decode reads the body of a good status, whatever it holds: a stream, a whole
+// message from a gateway that does not stream, or something foreign. The first
+// byte tells; content types lie.
+func (s *stream) decode(res *http.Response, d *decoder) error {
+	body := bufio.NewReaderSize(io.TeeReader(res.Body, (*headWriter)(s)), 64<<10)
+	first, err := firstByte(body)
+	switch {
+	case err == io.EOF:
+		return s.foreign(res, "the body is empty")
+	case err != nil:
+		return s.cut(err)
+	case first != '{' && first != '[' && first != '<':
+		return s.events(res, newEventReader(body), d)
+	}
+	whole, err := io.ReadAll(io.LimitReader(body, maxEvent))
+	if err != nil {
+		return s.cut(err)
+	}
+	recognised, err := d.whole(whole)
+	if err == nil && !recognised {
+		return s.foreign(res, "the body is not a message")
+	}
+	return err
+}
+
+// events reads a stream to the end of the answer.
+func (s *stream) events(res *http.Response, events *eventReader, d *decoder) error {
+	for {
+		e, err := events.next()
+		if err == nil {
+			err = d.event(e)
+		}
+		switch {
+		case err == nil && !d.done:
+			continue
+		case d.done || s.caller.Err() == nil && d.complete():
+			return nil
+		case err == bufio.ErrTooLong:
+			return malformed("an event is longer than %d MiB", maxEvent>>20)
+		case err == io.EOF && !d.started:
+			return s.foreign(res, "no answer began in it")
+		case failureIn(err) != nil:
+			return err
+		}
+		return s.cut(err)
+	}
+}
+
+func failureIn(err error) *failure.Error {
+	e, _ := errors.AsType[*failure.Error](err)
+	return e
+}
+
+// firstByte passes over white space and a byte order mark and peeks at what
+// follows.
+func firstByte(r *bufio.Reader) (byte, error) {
+	if mark, err := r.Peek(3); err == nil && string(mark) == "\uFEFF" {
+		_, _ = r.Discard(3)
+	}
+	for {
+		next, err := r.Peek(1)
+		if err != nil {
+			return 0, err
+		}
+		if !bytes.ContainsAny(next, " \t\r\n") {
+			return next[0], nil
+		}
+		_, _ = r.Discard(1)
+	}
+}
+
+// headWriter keeps the first bytes of a body.
+type headWriter stream
+
+func (h *headWriter) Write(p []byte) (int, error) {
+	if room := headKept - len(h.head); room > 0 {
+		h.head = append(h.head, p[:min(room, len(p))]...)
+	}
+	return len(p), nil
+}
+
+// foreign is the failure of a good status with something else than an answer:
+// a login page, a proxy's greeting, nothing (R30).
+func (s *stream) foreign(res *http.Response, what string) *failure.Error {
+	e := failure.Classify(s.client.report(res, s.head))
+	if e.Kind == failure.Unknown {
+		// Classify knows no such failure, so the next try may well pass: what
+		// stands between us and the API answers like this when it hiccups.
+		e.Kind, e.Retry = failure.ServerError, failure.RetryYes
+		e.Rule = RuleForeign
+	}
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	e.Message = strings.TrimSpace(fmt.Sprintf("status %d, but %s (%s): a proxy or gateway may be in between. %s",
+		res.StatusCode, what, kind, e.Message))
+	return e
+}
+
+// cut is the failure of a stream that ended too early, in whatever way.
+func (s *stream) cut(err error) *failure.Error {
+	e := &failure.Error{Kind: failure.Network, Retry: failure.RetryYes, Rule: RuleCut}
+	e.Message = "the stream ended before the answer was complete"
+	if err != io.EOF {
+		e.Message += ": " + err.Error()
+	}
+	return s.because(e.Wrap(err))
+}
+
+// broken is the failure of a request that got no answer.
+func (s *stream) broken(err error, report failure.Report) error {
+	return s.client.redact(s.because(failure.Classify(report)))
+}
+
+// because puts the true cause in the place of what the transport says: that
+// the caller left, or that a watchdog fired.
+func (s *stream) because(e *failure.Error) *failure.Error {
+	if s.caller.Err() != nil {
+		return s.client.aborted(s.caller)
+	}
+	if stalled := s.dog.stalled(); stalled != nil {
+		// A stalled connection of HTTP/2 outlives its request: the next try
+		// must not get it.
+		s.client.DropIdle()
+		e = stalled
+	}
+	s.dog.nameSleep(e)
+	return e
+}
+
+// redact takes the client's own secrets out of a failure.
+func (c *Client) redact(e *failure.Error) *failure.Error {
+	e.Message, e.Detail = c.secrets.Redact(e.Message), c.secrets.Redact(e.Detail)
+	e.Type, e.RequestID = c.secrets.Redact(e.Type), c.secrets.Redact(e.RequestID)
+	return e
+}
+
+// drain reads what follows a complete answer, so that the connection can be
+// used again; not for long.
+func (s *stream) drain(body io.Reader) {
+	timer := time.AfterFunc(drainTime, func() { s.kill(nil) })
+	defer timer.Stop()
+	_, _ = io.CopyN(io.Discard, body, drainBytes)
+}

@@ -1,10 +1,11 @@
 package failure
 
 // Category is the public name of a failure class, as consumers of agent
-// streams know it (R34).
+// streams know it.
 type Category string
 
-// The categories of R34.
+// The categories. CategoryOrgNotAllowed is part of the public list, though no
+// kind folds to it: see [Kind.Category].
 const (
 	CategoryAuth            Category = "authentication_failed"
 	CategoryOrgNotAllowed   Category = "oauth_org_not_allowed"
@@ -28,10 +29,12 @@ func (k Kind) Category() Category {
 		return CategoryRateLimit
 	case Billing:
 		return CategoryBilling
-	case Auth:
+	case Auth, Permission:
+		// Most permission faults are of a region, a plan, a policy or a
+		// firewall. The category of the one case in which an organisation
+		// forbids its login would send consumers to the wrong advice, so all
+		// of them go where 403 goes.
 		return CategoryAuth
-	case Permission:
-		return CategoryOrgNotAllowed
 	case ModelNotFound:
 		return CategoryModelNotFound
 	case ContextOverflow, MaxTokensOverflow, RequestTooLarge, MediaTooLarge, MediaInvalid,

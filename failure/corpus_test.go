@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // row is one real payload with the labels that it was given by hand.
@@ -178,5 +177,3 @@ func BenchmarkClassify(b *testing.B) {
 		Classify(rows[i%len(rows)].report())
 	}
 }
-
-var _ = time.Second

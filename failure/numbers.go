@@ -29,6 +29,9 @@ var figures = compileFigures([]figure{
 	{`at least (?P<least>N) input tokens`, "a lower bound of the input, derived from the limit: never to be subtracted from it"},
 	{`requested (?:up to )?(?P<max>N) (?:output )?tokens(?: and|, but can)`, "the output room that was asked for"},
 	{`max(?:imum)?[ _](?:completion[ _]|output[ _]|new[ _])?tokens\W{1,4}(?P<max>N)\)? (?:>|exceeds|is (?:larger|greater|more|higher) than|is too large)`, "an output room above a cap"},
+	{`is too large: (?P<max>N)`, "the same, value last"},
+	{`(?:has|have|contains|is|of) (?P<input>N) input tokens`, "the input by its name"},
+	{`(?:at most|up to) (?P<limit>N) (?:completion|output) tokens`, "the cap of the output by its name"},
 
 	// Media and bytes: units of their own, never tokens.
 	{`(?P<bytes>N) bytes > (?P<limit_bytes>N) bytes`, "a file against its limit"},
@@ -126,13 +129,14 @@ func (e *evidence) findNumbers() Numbers {
 			}
 		}
 	}
+	capOnly := outputCap.MatchString(text) && !inputBlamed.MatchString(text)
 	if n.MessagesTokens > 0 && n.InputTokens == 0 {
 		n.InputTokens = n.MessagesTokens + n.FunctionsTokens
 		if n.FunctionsTokens == 0 {
 			n.MessagesTokens = 0 // not a split of the input: the input itself
 		}
 	}
-	if n.InputTokens == 0 && n.Requested == 0 && n.InputAtLeast == 0 && overflow.MatchString(text) && !rate.MatchString(text) && n.Chars == 0 {
+	if !capOnly && n.InputTokens == 0 && n.Requested == 0 && n.InputAtLeast == 0 && overflow.MatchString(text) && !rate.MatchString(text) && n.Chars == 0 {
 		if said := words(e.message, false); overflow.MatchString(said) {
 			n.compare(said)
 		} else {

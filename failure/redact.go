@@ -5,16 +5,30 @@ import (
 	"strings"
 )
 
-// secrets matches what looks like a credential: API keys by their well-known
-// prefixes, bearer tokens, and values of headers or fields named after keys.
-var secrets = regexp.MustCompile(`(?i)` +
-	`\bsk-[a-z0-9_\-]{8,}` +
-	`|\b(?:gh[pousr]|github_pat|xox[abp]|glpat)[_-][a-z0-9_\-]{10,}` +
-	`|\bAKIA[0-9A-Z]{16}\b` +
+// shapes matches what is a credential by its form alone, wherever it stands.
+var shapes = regexp.MustCompile(`(?i)` +
+	`\b(?:sk|csk|pplx|nvapi|xai|rk|pk)-[a-z0-9_*\-]{8,}` +
+	`|\b(?:gsk|hf|r8|fw|tgp_v1|gh[pousr]|github_pat|xox[abp]|glpat)[_-][a-z0-9_\-]{10,}` +
+	`|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b` +
 	`|\bAIza[0-9a-z_\-]{20,}` +
+	`|\bya29\.[0-9a-z_\-]{10,}` +
+	`|\b[0-9a-f]{32}\.[0-9a-z]{16}\b` +
 	`|\beyJ[a-z0-9_\-]{8,}\.[a-z0-9_\-]{8,}\.[a-z0-9_\-]*` +
-	`|(\bbearer\s+)[a-z0-9._~+/\-]{8,}=*` +
-	`|((?:x-api-key|api[_-]?key|authorization|auth[_-]?token|access[_-]?token|refresh[_-]?token|client[_-]?secret|password)["']?\s*[:=]\s*["']?)[^\s"',;}]{6,}`)
+	`|-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*PRIVATE KEY-----)?`)
+
+// places matches credentials by where they stand: in the query or the user part
+// of a URL, and behind the word "bearer". The place itself is kept.
+var places = regexp.MustCompile(`(?i)` +
+	`([?&](?:key|api[_-]?key|token|access[_-]?token|sig|signature|secret|x-amz-(?:signature|security-token|credential))=)[^&\s"'<>\\]+` +
+	`|(://[^/\s:@"']{0,100}:)[^@\s/"']+@` +
+	`|(://)[^/\s:@"']{16,}@`)
+
+// named matches the values of headers and fields that are named after
+// credentials, in JSON, Python, Go and header notation, escaped or not: the name
+// with what separates it, an opening quote, and the value.
+var named = regexp.MustCompile(`(?i)((?:\b[\w-]*(?:api[ _-]?key|auth[_-]?token|access[_-]?(?:token|key)|(?:refresh|session|security)[_-]?token|` +
+	`client[_-]?secret|secret[_-]?(?:access[_-]?)?key|private[_-]?key|password|passwd|authorization|cookie)(?: provided)?\\*["']?\s*[:=]\s*[\[(]*|\bbearer\s+))` +
+	`(b?\\*["'])?((?:(?:bearer|basic|token)\s+)?[^\s"'\\,;}\])&]{6,})`)
 
 const redacted = "[redacted]"
 
@@ -22,7 +36,37 @@ const redacted = "[redacted]"
 // applied to every failure detail and log line; secrets that the caller knows
 // by value are removed by a [Redactor].
 func Redact(text string) string {
-	return secrets.ReplaceAllString(text, "${1}${2}"+redacted)
+	text = places.ReplaceAllStringFunc(text, func(m string) string {
+		g := places.FindStringSubmatch(m)
+		if g[1] != "" {
+			return g[1] + redacted
+		}
+		return g[2] + g[3] + redacted + "@"
+	})
+	text = named.ReplaceAllStringFunc(text, func(m string) string {
+		g := named.FindStringSubmatch(m)
+		if g[2] == "" && wordlike(g[3]) {
+			return m // "api key: invalid" and "bearer authentication" hide nothing
+		}
+		return g[1] + g[2] + redacted
+	})
+	return shapes.ReplaceAllString(text, redacted)
+}
+
+// wordlike holds for what is a plain word of a sentence, not a value: letters
+// only, in one case, and no longer than words are.
+func wordlike(value string) bool {
+	value = strings.TrimRight(value, ".:!?")
+	if len(value) > 20 {
+		return false
+	}
+	for i, r := range value {
+		lower, upper := r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z'
+		if !lower && !(upper && i == 0) && r != '-' && r != '_' && r != '*' && r != '(' {
+			return false
+		}
+	}
+	return true
 }
 
 // Redactor removes known secret values, whatever they look like, and all that

@@ -98,6 +98,9 @@ func unanswered(e *evidence) bool {
 // decide finds the rule for e; without one the failure is not known.
 func decide(e *evidence, table []rule) rule {
 	for _, r := range table {
+		if r.provider != "" && r.provider != e.Provider {
+			continue
+		}
 		if r.when(e) {
 			return r
 		}

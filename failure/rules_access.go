@@ -3,7 +3,7 @@ package failure
 var (
 	forbidden = idea(`not (?:currently |yet )?(?:allowed|available|supported|permitted|enabled) (?:for|in|by|to) (?:this|your|the) (?:\w+ )?(?:organization|subscription|account|plan|tier|country|region|location|workspace|project|team|user)|` +
 		`(?:organization|account|project|team|workspace|user|app)(?: \S+)? (?:has been|is|was) (?:\w+ )?(?:disabled|suspended|deactivated|banned|blocked|terminated|restricted|locked)|(?:country|region|territory|location)[\w ,]{0,40} (?:is )?(?:not supported|unsupported|not available|blocked|restricted)|` +
-		`unsupported[_ ](?:country|region)|not authorized to|only authorized for|not entitled|(?:don't|do not|does not|doesn't) have (?:\w+ )?(?:access|permissions?|rights?|privileges)|(?:insufficient|lacks?|missing|no|required) (?:\w+ )?permissions?|permission '?[\w.]*'? ?(?:is |was )?denied|permission[_ -]denied|` +
+		`unsupported[_ ](?:country|region)|not authorized to|only authorized for|not entitled|(?:don't|do not|does not|doesn't) have (?:\w+ )?(?:access|permissions?|rights?|privileges|authoriz\w+)|(?:insufficient|lacks?|missing|no|required) (?:\w+ )?permissions?|permission '?[\w.]*'? ?(?:is |was )?denied|permission[_ -]denied|` +
 		`access (?:to (?:the |this )?\w+ )?(?:is |was |has been )?(?:denied|forbidden|blocked|restricted)|access denied|api has not been used in project|have i been blocked|you have been blocked|security (?:service|solution|polic)|attention required|ip (?:address )?(?:is )?(?:not allowed|blocked|restricted|not in)|` +
 		`beta is not (?:yet )?available|not available (?:for|on|in|with) your (?:\w+ )?(?:plan|subscription|tier|region|country)|only available (?:to|for|on|with) (?:\w+ )?(?:plan|subscriber|paid|pro|enterprise|users)|policy (?:prevents|forbids|blocks)|explicit deny|权限|无权|未授权访问|地区|区域不支持|账号已?(?:被封|封禁|停用)|账户已?(?:被封|封禁|停用|异常)`)
 	forbiddenCode = coded("unsupported_country_region_territory", "permission_denied", "AppIdNoAuthError", "request_forbidden", "account_deactivated", "organization_disabled", "AccessDeniedException", "oauth_org_not_allowed", "SERVICE_DISABLED")
@@ -13,10 +13,10 @@ var (
 	userGone   = idea(`user not found|no auth credentials|no cookie auth|invalid authentication|request signature we calculated|not logged in|invalid_grant|reauthenticat`)
 
 	absent = idea(`(?:model|deployment|endpoint|engine|publisher)s?\b[^;{]{0,120}?(?:not[ _]found|does(?: not|n't) exist|do(?: not|n't) exist|not exist|is not (?:a )?(?:valid|available|recognized|known|found|loaded|deployed)|not (?:yet )?available|no longer|unknown|unsupported model|isn't supported|is not supported\b|has been (?:deprecated|decommissioned|removed|retired|deleted|shut)|decommissioned|deprecated|retired|end of life|reached the end|was not found|could not be found|not deployed|not activated|not open|has not been activated|is not a known)|` +
-		`(?:no such|unknown|invalid|not found the|unrecognized|nonexistent|unsupported|no endpoints? found|could not find|couldn't find|cannot find|can't find|no available (?:channels?|providers?|endpoints?)|no (?:healthy )?(?:deployments?|providers?|allowed providers)(?: are)? available)[\w :]{0,30}\b(?:model|deployment|endpoint|engine|for)\b|invalid model|no endpoints found|rejected model|model id is invalid|model identifier is invalid|not have access to (?:the )?model|model:? \S+ (?:not found|is not)|` +
+		`(?:no such|unknown|invalid|not found the|unrecognized|nonexistent|unsupported|no endpoints? found|could not find|couldn't find|cannot find|can't find|no available (?:channels?|providers?|endpoints?)|no (?:healthy )?(?:deployments?|providers?|allowed providers)(?: are)? available)[\w :]{0,30}\b(?:model|deployment|endpoint|engine)\b|not (?:a )?(?:valid|known) model|no endpoints? found for|invalid model|no endpoints found|rejected model|model id is invalid|model identifier is invalid|not have access to (?:the )?model|model:? \S+ (?:not found|is not)|` +
 		`模型[^。]{0,30}(?:不存在|未找到|未开通|不可用|已下线|不支持)|(?:不存在|未找到|未开通|找不到)[^。]{0,12}模型|无可用渠道`)
 	absentCode = coded("model_not_found", "ModelNotFound", "DeploymentNotFound", "InvalidEndpointOrModel.NotFound", "ModelNotOpen", "model_not_available", "model_not_supported", "unsupported_model", "invalid_model", "model_decommissioned", "InvalidModel", "unknown_model", "ModelNotExist", "model_terms_required", "NoSuchModel")
-	ability    = idea(`(?:does(?: not|n't)|do(?: not|n't)|not) support|(?:tool|function|json|stream|image|parameter|feature|response_format|schema|temperature|mode|system prompt|prefill|operation|method|api|value)\w*[^.;]{0,40} (?:is|are)(?: currently)? not supported|unsupported (?:value|parameter)|model requires more|does not represent`)
+	ability    = idea(`(?:does(?: not|n't)|do(?: not|n't)|not) support|that support (?:\w+ )?(?:tool|function|image|parameter|json|structured|cache|prompt)|(?:tool|function|json|stream|image|parameter|feature|response_format|schema|temperature|mode|system prompt|prefill|operation|method|api|value)\w*[^.;]{0,40} (?:is|are)(?: currently)? not supported|unsupported (?:value|parameter)|model requires more|does not represent`)
 )
 
 // accessRules tell apart a model that is not there, an account that may not, and
@@ -34,6 +34,12 @@ var accessRules = []rule{
 		reason: "access to a model is granted by an administrator; the model itself exists",
 		kind:   Permission, retry: RetryNo,
 		when: both(says(idea(`model access is denied|(?:don't|do not|does not) have access to the model with|not authorized to perform|you are not authorized|explicit deny`)), not(absentCode)),
+	},
+	{
+		name:   "nobody-can",
+		reason: "a router knows the model, but nobody who serves it can do what the request asks for",
+		kind:   InvalidRequest, retry: RetryNo,
+		when: says(idea(`no (?:endpoints?|providers?) (?:found )?that (?:can )?support`)),
 	},
 	{
 		name:   "model-missing",

@@ -9,14 +9,14 @@ var (
 		"billing_not_active", "billing_hard_limit_reached", "enforced_spend_limit_reached", "Arrearage", "AccountOverdueError", "credits_exhausted", "CreditsError", "out_of_credits")
 	passing = idea(`retry shortly|try again shortly|being reconciled|still (?:being )?process|settl(?:ing|ement)`)
 
-	spentQuota = idea(`(?:exceeded|exhausted|reached|used up|out of|over)\s(?:your |the |its )?(?:\w+ )?(?:current |premium request |free |included |plan )?(?:quota|allowance)|insufficient[_ ]quota|quota (?:has been |is )?(?:exhausted|used up|depleted)|` +
+	spentQuota = idea(`(?:exceeded|exhausted|reached|used up|out of|over)\s(?:\w+ ){0,4}(?:quota|allowance)|insufficient[_ ]quota|quota (?:has been |is )?(?:exhausted|used up|depleted)|` +
 		`(?:free|plan|trial|monthly|token)[\w ]{0,12} (?:quota|tier)[\w ]{0,12} (?:exceeded|exhausted|has been used)|budget (?:has been )?exceeded|exceeded (?:the |your )?budget|budget_exceeded|over budget|` +
 		`usage limits?|(?:reached|hit|exceeded) (?:the |your |its )?(?:set |session |plan |account |weekly |daily |monthly )(?:\w+ )?(?:usage )?limit|(?:额度|配额|限额)(?:已|不足|用完|耗尽|已用)|已用完|用尽|上限已达|使用上限`)
 	spentCode = coded("insufficient_quota", "quota_exhausted", "usage_limit_reached", "usage_limit_exceeded", "budget_exceeded", "ServiceQuotaExceededException", "exceeded_current_quota_error", "daily_limit_exceeded", "free_tier_only", "AllocationQuota.FreeTierOnly")
-	allowance = idea(`limit|quota|exceed|exhaust|allowance|usage|reached|限|额|用完`)
+	allowance = idea(`limit|too many|quota|exceed|exhaust|allowance|usage|reached|限|额|用完`)
 	atOnce    = idea(`too many requests|rate[-_ ]limit|concurren`)
 
-	load = idea(`overload|high(?:er)? (?:demand|load|traffic)|heavy (?:load|traffic|demand)|peak load|at (?:full |max\w* )?capacity|capacity (?:limit|constraint|exceeded|reached|issue)|(?:insufficient|out of|no|lack of|not enough|limited|short of) (?:\w+ )?capacity|system capacity|` +
+	load = idea(`overload|high(?:er)? (?:demand|load|traffic)|heavy (?:load|traffic|demand)|peak load|(?:at|over) (?:full |max\w* )?capacity|capacity (?:limit|constraint|exceeded|reached|issue)|(?:insufficient|out of|no|lack of|not enough|limited|short of) (?:\w+ )?capacity|system capacity|` +
 		`(?:server|service|engine|system|model|backend|worker|we)s?(?: is| are|'re)?(?: \w+)? busy|\bbusy\b[^.]{0,30}try|no available (?:workers?|servers?|instances?)|temporarily unavailable|queue (?:is )?(?:full|budget|saturat|overflow)|(?:pending|queued) requests exceeded|` +
 		`unable to process your request|experiencing (?:high|heavy|increased|unusually)|reset reason: overflow|service_?unavailable_?error|server_is_overloaded|(?:系统|服务|模型|引擎|服务器)[^。]{0,12}(?:繁忙|过载|负载|拥挤|忙)|访问量过大|负载过高|当前负载|资源紧张|请求过多[^。]{0,10}(?:负载|系统)`)
 	loadCode = coded("overloaded_error", "overloaded", "server_is_overloaded", "engine_overloaded_error", "engine_overloaded", "ServiceUnavailableException", "service_unavailable_error", "ServerOverloaded",
@@ -83,7 +83,13 @@ var limitRules = []rule{
 		name:   "load",
 		reason: "the provider blames its own load: keep trying, or change the model, whatever the type says",
 		kind:   Overloaded, retry: RetryYes,
-		when: says(load),
+		when: both(either(says(load), both(answered(503), says(idea(`slow down`)))), func(e *evidence) bool { return !e.html }),
+	},
+	{
+		name:   "quota-by-the-minute",
+		reason: "the violated metric is counted by the minute, whatever the sentence calls it",
+		kind:   RateLimit, retry: RetryYes,
+		when: says(idea(`quotaid["']?: ?["']?\w*perminute|quota[_ ]?(?:limit|metric|id)\W[^}]*per_?minute`)),
 	},
 	{
 		name:   "quota",

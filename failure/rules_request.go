@@ -10,7 +10,7 @@ var (
 	toolPart = idea(`tool[_ ]?(?:use|result|call|response|message)s?\b|tool_\w+_id|tooluse|toolresult|function[_ ]?(?:call|response)(?:_output| parts?| turn|s)?\b|role:? ?['"]?tool\b|tool id|tools? messages?\b`)
 	unpaired = idea(`without (?:a |any )?.{0,40}(?:tool|result|response|call|block)|must (?:be followed|have a corresponding|be a response|follow|match|come|begin with a matching)|unexpected .{0,30}(?:tool|role)|` +
 		`did not (?:have|find)|(?:number of|amount of).{0,60}(?:equal|same|match|exceed)|(?:same|equal|matching) number|no (?:matching )?(?:tool|function)[_ ]?(?:call|output|use|result).{0,20}found|immediately (?:after|before|follow)|` +
-		`must be unique|duplicate|not followed by|no (?:corresponding|matching|preceding)|insufficient tool messages|comes? immediately|(?:tool|call)[\w ()'-]{0,60}(?:id|call)[\w ()'-]{0,60}not found|expected toolresult|` +
+		`must be unique|duplicate|single result|multiple \W?tool|not followed by|no (?:corresponding|matching|preceding)|insufficient tool messages|comes? immediately|(?:tool|call)[\w ()'-]{0,60}(?:id|call)[\w ()'-]{0,60}not found|expected toolresult|` +
 		`(?:missing|orphan\w*|unmatched|unpaired).{0,40}(?:tool|result|response|call)|not found in (?:the )?(?:previous|preceding)|do(?:es)? not (?:match|correspond|pair)|after role`)
 	format = idea(`string should match|does not match (?:the )?pattern|match pattern|maximum length|must be in json|as json|valid json|json format`)
 )
@@ -28,6 +28,18 @@ var contradictionRules = []rule{
 		reason: "a certificate does not become valid by waiting; whoever reports it, it is a fault of the way to the provider",
 		kind:   Network, retry: RetryNo,
 		when: says(certificate),
+	},
+	{
+		name:   "wrong-protocol",
+		reason: "two ends that speak different protocols: an address or a proxy setting is wrong, and stays so",
+		kind:   Network, retry: RetryNo,
+		when: both(unanswered, says(idea(`http response to https client|first record does not look like a tls|wrong[_ ]version[_ ]number|unsupported protocol scheme|only absolute urls|invalid url|failed to parse url`))),
+	},
+	{
+		name:   "page-with-success",
+		reason: "a page that came with success, whatever it says: a login page or a proxy in the way",
+		kind:   ServerError, retry: RetryNo,
+		when: func(e *evidence) bool { return e.html && e.Status == 200 && e.verdict() == 200 && !e.InStream },
 	},
 }
 
@@ -70,8 +82,8 @@ var requestRules = []rule{
 
 var (
 	mediaPart = idea(`\bimages?\b|image_url|\bpdfs?\b|\bpictures?\b|\bmedia\b|\bvideos?\b|\baudio\b|multimodal|\bdocuments?\b|\battachments?\b|图片|图像|文档|视频`)
-	mediaBig  = idea(`(?:image|pdf|picture|media|video|audio|document|attachment|图片|图像)s?\b?[^;]{0,120}?(?:exceeds?\b|too (?:large|big|many)|(?:larger|bigger|greater) than|maximum of|max(?:imum)? (?:allowed )?(?:size|pixels)|over the|is limited|at most|no more than|过大|超过|超出|太大)|` +
-		`(?:maximum of|at most|up to|too many|too large|exceeds?|more than) (?:\d+ )?(?:pdf |image |document |\d+ )*(?:pages|images?|documents|videos?|image|pdf|pixels)\b`)
+	mediaBig  = idea(`(?:image|pdf|picture|media|video|audio|document|attachment|图片|图像)s?\b?[^;]{0,120}?(?:exceeds?\b|too (?:large|big|many)|\d > \d|(?:larger|bigger|greater) than|maximum of|max(?:imum)? (?:allowed )?(?:size|pixels)|over the|is limited|at most|no more than|过大|超过|超出|太大)|` +
+		`(?:maximum of|at most|up to|too many|too much|too large|exceeds?|more than) (?:\d+ )?(?:pdf |image |document |\d+ )*(?:pages|images?|media|documents|videos?|image|pdf|pixels)\b`)
 	mediaBad = idea(`(?:image|pdf|picture|media|video|audio|document|attachment|content type|图片|图像)s?\b?[^;]{0,120}?(?:unsupported|not supported|not valid|invalid|corrupt|damaged|could not|couldn't|cannot|can't|unable|fail|not a valid|password|encrypted|only supported|does not (?:represent|match|support)|appears to be|should be|decode|download|unreadable|malformed|错误|失败|不支持)|` +
 		`(?:unsupported|not supported?|invalid|corrupt\w*|could not|couldn't|cannot|can't|unable to|fail\w*|does(?: not|n't) support|password|decod\w*|download\w*|support|malformed)[^;]{0,60}?(?:image|pdf|picture|media|video|audio|document|vision|multimodal|attachment|图片|图像)`)
 )
@@ -108,7 +120,7 @@ var mediaRules = []rule{
 
 // mediaPhraseVeto keeps out texts in which documents are manuals and images are
 // those of containers.
-var mediaPhraseVeto = idea(`文档。|(?:refer to|read|consult|see|check|review)[\w ]{0,40} documents?\b|document(?:ation|ed)|docker|container|prompt is too long|content[_ ](?:filter|policy|management)|api[_ ]key|rate limit`)
+var mediaPhraseVeto = idea(`文档。|(?:refer to|read|consult|see|check|review)[\w ]{0,40} documents?\b|document(?:ation|ed)|docker|container|prompt is too long|total tokens|max(?:imum)? \w+ tokens|content[_ ](?:filter|policy|management)|api[_ ]key|rate limit`)
 
 var (
 	refused = idea(`content[_ ](?:filter(?:ing|ed)?|management|policy|moderation|risk|exists risk|security)|content exists risk|usage polic|acceptable use|responsible ?ai|moderation|` +

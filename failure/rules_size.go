@@ -6,14 +6,14 @@ const headroom = 1024
 
 var (
 	overflow = idea(`(?:prompt|input|inputs|context|conversation|history|messages?|request|query|text|chat)\b[^;]{0,80}?\b(?:too long|too large|too big|too many tokens|(?:longer|larger|greater|more|bigger) than|exceed\w*|overflow\w*|surpass\w*|beyond|(?:do|does)(?: not|n't) fit|must be (?:less|<=|at most|shorter)|over the (?:limit|maximum)|out of range)|` +
-		`(?:exceed\w*|over|beyond|reach\w*|longer than|larger than|greater than|surpass\w*|>=?|overflow\w*|than|above)\W[^;]{0,60}?(?:context|token limit|max_seq|sequence length|prompt length|input length|n_ctx|number of tokens|input tokens|window)|` +
+		`(?:exceed\w*|over|beyond|reach\w*|longer than|larger than|greater than|surpass\w*|>=?|overflow\w*|than|above)\W[^;]{0,60}?(?:context|token limit|max_seq|sequence length|prompt length|input length|n_ctx|number of tokens|input tokens|window)|supports? (?:only )?up to|input token count|` +
 		`max(?:imum)? (?:context|prompt|input|sequence)[_ ]?(?:length|size|window|tokens)|context[_ ](?:length|window|size)(?:[_ ]limit)?[_ ](?:exceeded|overflow|full|is full)|ran out of (?:room|context)|range of input length|too many (?:input |prompt |total )?tokens|` +
-		`reduce (?:the )?(?:length|size|number) of (?:the |your |tokens in |input )*(?:messages?|prompt|input|conversation|context)|shorten (?:the |your )?(?:prompt|input|messages?)|(?:上下文|输入|提示词|消息|内容|tokens?)[^。]{0,24}?(?:过长|超长|太长|超过|超出|超限|大于|最大|限制)|长度(?:超|过)|超过[^。]{0,20}(?:上下文|长度|token)`)
+		`reduce (?:the )?(?:length|size|number) of (?:the |your |tokens in |input )*(?:messages?|prompt|input|conversation|context)|shorten (?:the |your )?(?:prompt|input|messages?)|(?:上下文|输入|prompt|提示词|消息|内容|tokens?)[^。]{0,24}?(?:过长|超长|太长|超过|超出|超限|大于|最大|限制)|长度(?:超|过)|超过[^。]{0,20}(?:上下文|长度|token)`)
 	aboutWindow = idea(`token|context|prompt|length|window|n_ctx|seq|input is|input length|too long|长|上下文`)
 	longWindow  = idea(`context|prompt|input|window|messages`)
 	outputCap   = idea(`max(?:imum)?[_ ](?:completion[_ ]|output[_ ]|new[_ ]|tokens to )?(?:tokens?|sample)|maxoutputtokens|output tokens|num_predict`)
 	overCap     = idea(`exceeds?\b|(?:greater|larger|more|higher) than|less than|valid range|too (?:large|high|big)|must be|should be|at most|between|no more than|above|\d >|range|超过|范围|大于`)
-	inBytes     = idea(`\bbytes?\b|\b\d+ ?[mk]i?b\b|entity too large|(?:request|payload|body|content)[\w ]{0,20} (?:is )?too (?:large|big)|exceeds the maximum (?:allowed )?size|maximum (?:request|body|payload|allowed) size|payload size|size limit|length less than or equal to|body size|请求体`)
+	inBytes     = idea(`(?:exceed|limit|max|too large|too big|larger)[^;]{0,80}\b(?:bytes?|\d+ ?[mk]i?b)\b|\b(?:bytes?|\d+ ?[mk]i?b)\b[^;]{0,60}(?:exceed|limit|maxim|too large|>)|entity too large|(?:request|payload|body|content)[\w ]{0,20} (?:is )?too (?:large|big)|exceeds the maximum (?:allowed )?size|maximum (?:request|body|payload|allowed) size|payload size|size limit|length less than or equal to|body size|请求体`)
 	inTokens    = idea(`token|context|window|prompt is|input length`)
 	longField   = idea(`string too long|string_above_max_length|maximum string length`)
 	bodyField   = idea(`\.?(?:content|text|output|input|arguments|prompt|instructions)(?:\[\d+\])?(?:\.(?:text|content))?'?:? string too long|string too long[^;]*(?:content|text)`)
@@ -56,14 +56,14 @@ var sizeRules = []rule{
 		when: func(e *evidence) bool {
 			n := e.numbers
 			return outputCap.MatchString(e.text) && overCap.MatchString(e.text) && n.InputTokens == 0 && n.Requested == 0 &&
-				!inputBlamed.MatchString(e.text) && e.verdict() != 429
+				!inputBlamed.MatchString(e.text) && !belowFloor.MatchString(e.text) && e.verdict() != 429
 		},
 	},
 	{
 		name:   "input-too-long",
 		reason: "the input is longer than the window, or the sum is and nothing tells its parts",
 		kind:   ContextOverflow, retry: RetryNo,
-		when: either(says(overflow, aboutWindow), coded("context_length_exceeded", "exceed_context_size_error", "tokens_limit_reached", "prompt_too_long",
+		when: either(both(says(overflow, aboutWindow), not(either(lateOnly, says(belowFloor)))), coded("context_length_exceeded", "exceed_context_size_error", "tokens_limit_reached", "prompt_too_long",
 			"model_max_prompt_tokens_exceeded", "context_window_exceeded", "model_context_window_exceeded", "max_prompt_tokens_exceeded", "input_too_long", "ContextWindowExceededError", "string_too_long")),
 	},
 	{
@@ -85,6 +85,16 @@ var sizeRules = []rule{
 		when: answered(413),
 	},
 }
+
+// lateOnly holds for texts in which a time, not a length, was exceeded.
+func lateOnly(e *evidence) bool {
+	return late.MatchString(e.text) && !windowNamed.MatchString(e.text) && e.numbers.Limit == 0
+}
+
+var (
+	windowNamed = idea(`token|context[ _](?:length|window|size|limit)|prompt`)
+	belowFloor  = idea(`must be (?:greater|positive|at least)|greater than or equal`)
+)
 
 // inputBlamed tells texts that blame the input although they name max_tokens.
 var inputBlamed = idea(`input length|inputs? tokens|prompt (?:is|contains|token|length|and)|(?:in|of) the messages|context (?:length|window|limit|size)|total number of tokens|your prompt`)

@@ -27,6 +27,12 @@ var wireRules = []rule{
 		when: says(noMemory),
 	},
 	{
+		name:   "model-not-up",
+		reason: "a local model that crashed or is being loaded: up again at one of the next tries, whatever the status",
+		kind:   ServerError, retry: RetryYes,
+		when: says(idea(`model (?:has )?crashed|model is (?:unloaded|loading|not loaded)|loading model|model is currently loading|runner process`)),
+	},
+	{
 		name:   "gateway-lost-upstream",
 		reason: "the edge answered for an upstream that it lost: the broken connection is not ours",
 		kind:   ServerError, retry: RetryYes,
@@ -162,6 +168,12 @@ var statusRules = []rule{
 		reason: "529 is only used for load",
 		kind:   Overloaded, retry: RetryYes,
 		when: answered(529),
+	},
+	{
+		name:   "closed-status",
+		reason: "499: this side closed the request before the answer",
+		kind:   Aborted, retry: RetryNo,
+		when: answered(499),
 	},
 	{
 		name:   "timeout-status",

@@ -353,9 +353,11 @@ func (c *cursor) number(want string) int {
 	return n * unit
 }
 
-// optionalNumber reads a number if the next argument begins with a digit.
+// optionalNumber reads a number if the next argument is one; a time such as 3s is none.
 func (c *cursor) optionalNumber(without int) int {
-	if w := c.peek(); w == "" || w[0] < '0' || w[0] > '9' {
+	w := c.peek()
+	digits := strings.TrimRight(w, "kKMB")
+	if _, ok := units[w[len(digits):]]; !ok || digits == "" || strings.Trim(digits, "0123456789") != "" {
 		return without
 	}
 	return c.number("a number")

@@ -66,8 +66,8 @@ func (l *layout) total() int {
 
 // roundUp moves a byte to the end of the event that it is in.
 func (l *layout) roundUp(at int) int {
-	for i, end := range l.ends {
-		if at <= end && (i > 0 || at > 0) {
+	for _, end := range l.ends {
+		if at > 0 && at <= end {
 			return end
 		}
 	}

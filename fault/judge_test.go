@@ -283,7 +283,7 @@ func FuzzJudge(f *testing.F) {
 			f.Add(raw)
 		}
 	}
-	script, err := Parse("fuzz", "window 100 sum\njudge record\nmodel\n  rule a\n    when seen \"x\", called shell \"x\"\n    summary\n")
+	script, err := Parse("fuzz", "window 100 sum\njudge record\nmodel\n  rule a\n    when seen \"(?P<x>x)\", called shell \"x\"\n    summary\n")
 	if err != nil {
 		f.Fatal(err)
 	}

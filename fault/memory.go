@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 )
 
 // memory keeps what the server has said, to go on with answers that were cut, to know its own thinking
@@ -79,24 +80,43 @@ func (m *memory) byCall(id string) *answer {
 	return nil
 }
 
-// goesOn finds the answer that delivered is a beginning of, and how much of its text was delivered.
-func (m *memory) goesOn(delivered string) (a *answer, chars int) {
-	delivered = strings.TrimRight(delivered, " \t\r\n")
-	if delivered == "" {
+// goesOn finds the answer that delivered is a beginning of, and how many bytes of its text that is.
+func (m *memory) goesOn(delivered string) (a *answer, bytes int) {
+	if strings.TrimSpace(delivered) == "" {
 		return nil, 0
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, a := range slices.Backward(m.said) {
-		if strings.HasPrefix(a.text(), delivered) {
-			return a, len(delivered)
+		if n, ok := beginning(a.text(), delivered); ok {
+			return a, n
 		}
 	}
 	return nil, 0
 }
 
+// beginning reports whether whole begins with part, and where part ends in it. Clients trim what they
+// keep, so that white space may differ.
+func beginning(whole, part string) (n int, ok bool) {
+	if strings.HasPrefix(whole, part) {
+		return len(part), true
+	}
+	rest := whole
+	for _, word := range strings.Fields(part) {
+		for _, r := range word {
+			rest = strings.TrimLeftFunc(rest, unicode.IsSpace)
+			after, found := strings.CutPrefix(rest, string(r))
+			if !found {
+				return 0, false
+			}
+			rest = after
+		}
+	}
+	return len(whole) - len(rest), true
+}
+
 // quoted finds the answer whose beginning is quoted somewhere in the text of the user.
-func (m *memory) quoted(text string) (a *answer, chars int) {
+func (m *memory) quoted(text string) (a *answer, bytes int) {
 	const recognisable = 40
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,16 +142,16 @@ func (m *memory) quoted(text string) (a *answer, chars int) {
 }
 
 // rest is the answer without the part that was delivered.
-func (a *answer) rest(chars int) *answer {
+func (a *answer) rest(bytes int) *answer {
 	out := *a
 	out.parts = nil
 	for _, p := range a.parts {
-		if chars > 0 {
+		if bytes > 0 {
 			if p.kind != "text" { // thinking that came before the cut, or a call that cannot have been kept
 				continue
 			}
-			n := min(chars, len(p.text))
-			chars -= n
+			n := min(bytes, len(p.text))
+			bytes -= n
 			p.text = p.text[n:]
 			if p.text == "" {
 				continue

@@ -14,7 +14,7 @@ func (s *Script) think(sc *scene, m *memory, problem func(string)) *answer {
 	q := sc.req
 	key := q.conversationKey()
 	odd := q.purpose == "compact" || q.purpose == "title"
-	continued, chars := q.continued(m)
+	continued, from := q.continued(m)
 	for _, r := range s.rules {
 		if odd && !r.asksPurpose || continued != nil && !r.asksContinuation {
 			continue
@@ -33,7 +33,7 @@ func (s *Script) think(sc *scene, m *memory, problem func(string)) *answer {
 	a := &answer{}
 	switch {
 	case continued != nil:
-		a = continued.rest(chars) // with its rule and key: the rule is used up when the rest has arrived
+		a = continued.rest(from) // with its rule and key: the rule is used up when the rest has arrived
 		a.name = "(go-on)"
 		if len(a.parts) == 0 {
 			a.parts = []part{{kind: "text", text: "That was all."}}
@@ -86,8 +86,8 @@ func (spec *replySpec) answer(s *scene, m *memory, problem func(string)) *answer
 		case "summary":
 			a.parts = append(a.parts, part{kind: "text", text: s.req.summary()})
 		case "go-on":
-			if earlier, chars := s.req.continued(m); earlier != nil {
-				a.parts = append(a.parts, earlier.rest(chars).parts...)
+			if earlier, from := s.req.continued(m); earlier != nil {
+				a.parts = append(a.parts, earlier.rest(from).parts...)
 			}
 		}
 	}
@@ -138,7 +138,7 @@ func rawPart(text string, m *memory) part {
 
 // continued finds the answer that the client wants to be continued: by what the client's history
 // echoes of it, else by what its last message quotes.
-func (q *request) continued(m *memory) (a *answer, chars int) {
+func (q *request) continued(m *memory) (a *answer, from int) {
 	if !q.looksContinued() || q.purpose == "compact" {
 		return nil, 0
 	}
@@ -150,7 +150,7 @@ func (q *request) continued(m *memory) (a *answer, chars int) {
 		if t.role == "assistant" {
 			chain = textOf(t) + chain
 			if found, n := m.goesOn(chain); found != nil {
-				a, chars = found, n
+				a, from = found, n
 			}
 			continue
 		}
@@ -160,7 +160,7 @@ func (q *request) continued(m *memory) (a *answer, chars int) {
 		}
 	}
 	if a != nil {
-		return a, chars
+		return a, from
 	}
 	return m.quoted(q.lastTurn().text())
 }

@@ -67,6 +67,17 @@ const maxBody = 256 << 20
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.running.Add(1)
 	defer s.running.Done()
+	defer func() {
+		// A panic of ours would look like one more planned fault: the report has to tell.
+		if v := recover(); v != nil {
+			if v != http.ErrAbortHandler {
+				s.mu.Lock()
+				s.problem(fmt.Sprintf("the fault server itself failed: %v", v))
+				s.mu.Unlock()
+			}
+			panic(v)
+		}
+	}()
 	at := time.Since(s.start)
 	raw, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 	if err != nil {

@@ -29,7 +29,8 @@ type scene struct {
 func (s *scene) with(r *rand.Rand, firstModel string) *scene {
 	c := *s
 	c.rand, c.firstModel = r, firstModel
-	c.captures = maps.Clone(s.captures)
+	c.captures = map[string]string{}
+	maps.Copy(c.captures, s.captures)
 	c.focus = s.req.lastResults()
 	return &c
 }

@@ -30,7 +30,7 @@ type wireBlock struct {
 	Name      string            `json:"name"`
 	Input     jsontext.Value    `json:"input"`
 	Citations jsontext.Value    `json:"citations"`
-	More      jsontext.Value    `json:",unknown"`
+	More      jsontext.Value    `json:",embed"`
 }
 
 func openBlockFrom(start jsontext.Value, model string) *openBlock {

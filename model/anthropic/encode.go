@@ -98,7 +98,7 @@ func (c *Client) encodeRest(head []byte, r *model.Request) (body, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := make(body, 0, 4+2*len(r.Messages))
+	b := make(body, 0, 16+2*len(r.Messages))
 	b.add(head)
 	b.add(prefix)
 	if err := b.messages(r.Messages); err != nil {
@@ -108,13 +108,13 @@ func (c *Client) encodeRest(head []byte, r *model.Request) (body, error) {
 	return b, nil
 }
 
-// Openers and closers of wire messages: neighbours of one role share one.
-var opener = map[message.Role]map[bool][]byte{
-	message.User:      {true: []byte(`{"role":"user","content":[`), false: []byte(`]},{"role":"user","content":[`)},
-	message.Assistant: {true: []byte(`{"role":"assistant","content":[`), false: []byte(`]},{"role":"assistant","content":[`)},
-}
-
-var comma = []byte(",")
+// What stands between messages. Neighbours of one role are one message on the
+// wire, so a message is closed only where the next one opens.
+var (
+	comma         = []byte(",")
+	openUser      = []byte(`]},{"role":"user","content":[`)
+	openAssistant = []byte(`]},{"role":"assistant","content":[`)
+)
 
 func (b *body) messages(msgs []*message.Message) error {
 	b.text(`,"messages":[`)
@@ -127,12 +127,17 @@ func (b *body) messages(msgs []*message.Message) error {
 			return enc.err
 		case len(enc.blocks) == 0:
 			continue
-		case opener[m.Role] == nil:
-			return fmt.Errorf("encode message %q: role %q is neither user nor assistant", m.ID, m.Role)
 		case m.Role == role:
 			b.add(comma)
 		default:
-			b.add(opener[m.Role][role == ""])
+			open := openAssistant
+			if m.Role == message.User {
+				open = openUser
+			}
+			if role == "" {
+				open = open[len("]},"):]
+			}
+			b.add(open)
 			role = m.Role
 		}
 		if slices.Contains(marked[:], i) {
@@ -189,8 +194,11 @@ func encodingOf(m *message.Message) *encoding {
 
 func encodeMessage(m *message.Message) any {
 	enc := &encoding{}
-	if m.Failure != nil {
+	switch {
+	case m.Failure != nil:
 		return enc // shown to people, never sent
+	case m.Role != message.User && m.Role != message.Assistant:
+		return &encoding{err: fmt.Errorf("encode message %q: role %q is neither user nor assistant", m.ID, m.Role)}
 	}
 	size := 0
 	for i := range m.Blocks {

@@ -30,7 +30,7 @@ type eventReader struct {
 
 func newEventReader(r io.Reader) *eventReader {
 	e := &eventReader{lines: bufio.NewScanner(r)}
-	e.lines.Buffer(make([]byte, 0, 64<<10), maxEvent)
+	e.lines.Buffer(make([]byte, 0, 32<<10), maxEvent)
 	e.lines.Split(e.split)
 	return e
 }
@@ -60,6 +60,7 @@ func (e *eventReader) split(data []byte, atEOF bool) (advance int, line []byte, 
 		e.scanned = 0
 		return skip + end + 1, data[:end], nil
 	case atEOF && len(data) > 0:
+		e.scanned = 0
 		return skip + len(data), data, nil
 	}
 	e.scanned = len(data)

@@ -19,14 +19,13 @@ import (
 
 // The rules of this package's own verdicts, found in [failure.Error.Rule].
 const (
-	RuleFirstByte  = "watchdog_first_byte"
-	RuleBytes      = "watchdog_bytes"
-	RuleEvents     = "watchdog_events"
-	RuleSlept      = "machine_slept"    // a break or a stall, and the machine slept meanwhile
-	RuleCut        = "stream_cut"       // the stream ended before the answer did
-	RuleMalformed  = "stream_malformed" // the stream broke the protocol
-	RuleForeign    = "foreign_answer"   // status 200, but not an answer of the API
-	RuleUnsendable = "request_unsendable"
+	RuleFirstByte  = "watchdog-first-byte"
+	RuleBytes      = "watchdog-bytes"
+	RuleEvents     = "watchdog-events"
+	RuleSlept      = "machine-slept"    // a break or a stall, and the machine slept meanwhile
+	RuleCut        = "stream-cut"       // the stream ended before the answer did
+	RuleMalformed  = "stream-malformed" // the stream broke the protocol
+	RuleUnsendable = "request-unsendable"
 )
 
 const (
@@ -168,7 +167,8 @@ func (s *stream) flush() {
 	case s.queue <- s.batch:
 	case <-s.ctx.Done():
 	}
-	s.batch = nil
+	// The queue owns that slice now; the next batch is likely as long.
+	s.batch = make([]step, 0, len(s.batch))
 }
 
 // answer sends req and turns what comes into events, the last of them
@@ -234,7 +234,7 @@ func (c *Client) report(res *http.Response, text []byte) failure.Report {
 // message from a gateway that does not stream, or something foreign. The first
 // byte tells; content types lie.
 func (s *stream) decode(res *http.Response, d *decoder) error {
-	body := bufio.NewReaderSize(io.TeeReader(res.Body, (*headWriter)(s)), 64<<10)
+	body := bufio.NewReader(io.TeeReader(res.Body, (*headWriter)(s)))
 	first, err := firstByte(body)
 	switch {
 	case err == io.EOF:
@@ -315,12 +315,6 @@ func (h *headWriter) Write(p []byte) (int, error) {
 // a login page, a proxy's greeting, nothing (R30).
 func (s *stream) foreign(res *http.Response, what string) *failure.Error {
 	e := failure.Classify(s.client.report(res, s.head))
-	if e.Kind == failure.Unknown {
-		// Classify knows no such failure, so the next try may well pass: what
-		// stands between us and the API answers like this when it hiccups.
-		e.Kind, e.Retry = failure.ServerError, failure.RetryYes
-		e.Rule = RuleForeign
-	}
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	e.Message = strings.TrimSpace(fmt.Sprintf("status %d, but %s (%s): a proxy or gateway may be in between. %s",
 		res.StatusCode, what, kind, e.Message))

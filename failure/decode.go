@@ -25,8 +25,12 @@ type evidence struct {
 }
 
 const (
-	maxAnalysed = 64 << 10 // no provider explains itself at greater length
+	maxAnalysed = 32 << 10 // no provider explains itself at greater length
 	maxLayers   = 6        // the deepest nesting met in the wild is three
+
+	// Of a long text the rules see both ends: providers state the cause first,
+	// printed stack traces state it last.
+	maxHead, maxTail = 6 << 10, 2 << 10
 )
 
 // examine takes the wrappings off r and collects what they hold.
@@ -36,7 +40,7 @@ func examine(r Report) *evidence {
 		raw = r.Err.Error()
 	}
 	if len(raw) > maxAnalysed {
-		raw = raw[:maxAnalysed]
+		raw = raw[:maxAnalysed/2] + raw[len(raw)-maxAnalysed/2:]
 	}
 	raw = strings.ToValidUTF8(raw, "\uFFFD")
 	e := &evidence{Report: r, raw: raw, header: map[string]string{}, fields: map[string]float64{}}
@@ -85,7 +89,11 @@ func words(raw string, html bool) string {
 		s = tag.ReplaceAllString(hidden.ReplaceAllString(s, " "), " ")
 	}
 	s = strings.ToLower(typeface.Replace(link.ReplaceAllString(s, " ")))
-	return strings.TrimSpace(blank.ReplaceAllString(trailer.ReplaceAllString(s, " "), " "))
+	s = strings.TrimSpace(blank.ReplaceAllString(trailer.ReplaceAllString(s, " "), " "))
+	if len(s) > maxHead+maxTail {
+		s = strings.ToValidUTF8(s[:maxHead], "") + " … " + strings.ToValidUTF8(s[len(s)-maxTail:], "")
+	}
+	return s
 }
 
 // unescape takes one layer of backslashes off. JSON, Python and JavaScript

@@ -81,11 +81,10 @@ var (
 
 // waitSentence reads "try again in 9m38.016s" and its relatives.
 func (e *evidence) waitSentence() (time.Duration, bool) {
-	text := e.text[:min(len(e.text), 16<<10)]
-	for _, at := range number.FindAllStringIndex(text, 60) {
-		before := text[max(0, at[0]-60):at[0]]
-		if waitPhrase.MatchString(before) || waitSuffix.MatchString(text[at[0]:]) {
-			if d, ok := leadingDuration(text[at[0]:]); ok {
+	for _, at := range number.FindAllStringIndex(e.text, 100) {
+		before := e.text[max(0, at[0]-60):at[0]]
+		if waitPhrase.MatchString(before) || waitSuffix.MatchString(e.text[at[0]:]) {
+			if d, ok := leadingDuration(e.text[at[0]:]); ok {
 				return d, true
 			}
 		}

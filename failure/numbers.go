@@ -49,7 +49,7 @@ var figures = compileFigures([]figure{
 
 	// Rates and allowances.
 	{`limit:? (?P<limit>N),? used:? (?P<used>N),? requested:? ~?(?P<requested>N)`, "a bucket, its level and this request"},
-	{`limit:? (?P<limit>N),? requested:? ~?(?P<requested>N)`, "a bucket that is smaller than the request"},
+	{`limit:? (?P<limit>N)(?: ?/ ?\w+)?[.,]? requested:? ~?(?P<requested>N)`, "a bucket that is smaller than the request"},
 	{`current: (?P<used>N), limit: (?P<limit>N)`, "an allowance and its use"},
 	{`current cost: (?P<spent>[\d.]+), max(?:imum)? budget: (?P<limit>N)`, "a budget in money"},
 	{`limit(?: of)?:? \(?(?P<limit>N) (?:\w+ )?(?:\w+ )?per\b`, "an allowance by its window"},
@@ -116,7 +116,7 @@ func (e *evidence) findNumbers() Numbers {
 			set(name, v)
 		}
 	}
-	text := e.text[:min(len(e.text), 8<<10)]
+	text := e.text
 	for _, f := range figures {
 		m := f.re.FindStringSubmatch(text)
 		for i := 1; i < len(m); i++ {
@@ -227,11 +227,11 @@ var windows = []struct {
 	name string
 	re   *regexp.Regexp
 }{
-	{"day", regexp.MustCompile(`per[ _-]?day|/day|\bdaily\b|\b[tr]pd\b|\ba day\b|requestsperday|今日|每日|每天|当日`)},
+	{"day", regexp.MustCompile(`per[ _-]?day|/ ?day\b|\bdaily\b|\b[tr]pd\b|\ba day\b|requestsperday|今日|每日|每天|当日`)},
 	{"week", regexp.MustCompile(`per[ _-]?week|\bweekly\b|7[ -]day|seven[_ -]day|每周|本周`)},
-	{"month", regexp.MustCompile(`per[ _-]?month|\bmonthly\b|billing (?:cycle|period)|每月|本月`)},
+	{"month", regexp.MustCompile(`per[ _-]?month|/ ?month\b|\bmonthly\b|billing (?:cycle|period)|每月|本月`)},
 	{"5h", regexp.MustCompile(`\b(?:5|five)[ _-]?h(?:ou)?rs?\b`)},
-	{"hour", regexp.MustCompile(`per (?:\d+ )?hours?|\bhourly\b|每小时`)},
+	{"hour", regexp.MustCompile(`per (?:\d+ )?hours?|/ ?hour\b|\bhourly\b|每小时`)},
 }
 
 // window names the longest window that an allowance is counted over; "" is a

@@ -3,15 +3,15 @@ package failure
 var (
 	owes = idea(`insufficient (?:account )?(?:\w+ )?(?:balance|credits?|funds)|(?:balance|credits?|funds)[\w ]{0,20} (?:is |are )?(?:too low|insufficient|not enough|negative|depleted|exhausted|used up|run out|ran out)|` +
 		`(?:out of|no (?:remaining|available)?|not enough|lack(?:s|ing)?|used all available|require[sd]? more|purchase (?:more )?|buy (?:more )?|depleted your|exhausted your|run out of|ran out of)(?: \w+)? ?(?:credits?|funds|balance)\b|` +
-		`spend(?:ing)?[ _]?(?:limit|cap)|payment (?:required|method|failed)|(?:unpaid|overdue|past)[\w ]{0,10} (?:bill|invoice|payment|balance)|in arrears|good standing|failure to pay|recharge|top[- ]?up|` +
-		`extra usage is required|usage credits|enable billing|billing (?:to be enabled|is (?:not enabled|disabled)|hard limit|account)|account balance|credit balance|余额|欠费|充值|额度不足|未付|付款`)
+		`spend(?:ing)?[ _]?(?:limit|cap)|payment (?:required|method|failed|instrument)|(?:unpaid|overdue|past)[\w ]{0,10} (?:bill|invoice|payment|balance)|in arrears|good standing|failure to pay|recharge|top[- ]?up|` +
+		`extra usage is required|usage credits|enable billing|billing (?:to be enabled|is (?:not enabled|disabled)|hard limit|account)|account balance|credit balance|not active, please check your billing|余额|欠费|充值|额度不足|未付|付款`)
 	owesCode = coded("insufficient_balance", "insufficient_balance_error", "insufficient_funds", "insufficient_credits", "payment_required", "billing_error",
 		"billing_not_active", "billing_hard_limit_reached", "enforced_spend_limit_reached", "Arrearage", "AccountOverdueError", "credits_exhausted", "CreditsError", "out_of_credits")
 	passing = idea(`retry shortly|try again shortly|being reconciled|still (?:being )?process|settl(?:ing|ement)`)
 
 	spentQuota = idea(`(?:exceeded|exhausted|reached|used up|out of|over)\s(?:\w+ ){0,4}(?:quota|allowance)|insufficient[_ ]quota|quota (?:has been |is )?(?:exhausted|used up|depleted)|` +
 		`(?:free|plan|trial|monthly|token)[\w ]{0,12} (?:quota|tier)[\w ]{0,12} (?:exceeded|exhausted|has been used)|budget (?:has been )?exceeded|exceeded (?:the |your )?budget|budget_exceeded|over budget|` +
-		`usage limits?|(?:reached|hit|exceeded) (?:the |your |its )?(?:set |session |plan |account |weekly |daily |monthly )(?:\w+ )?(?:usage )?limit|(?:额度|配额|限额)(?:已|不足|用完|耗尽|已用)|已用完|用尽|上限已达|使用上限`)
+		`usage limits?|(?:key|total|account|plan) limit (?:exceeded|reached)|(?:reached|hit|exceeded) (?:the |your |its )?(?:set |session |plan |account |weekly |daily |monthly )(?:\w+ )?(?:usage )?limit|(?:额度|配额|限额)(?:已|不足|用完|耗尽|已用)|已用完|用尽|上限已达|使用上限`)
 	spentCode = coded("insufficient_quota", "quota_exhausted", "usage_limit_reached", "usage_limit_exceeded", "budget_exceeded", "ServiceQuotaExceededException", "exceeded_current_quota_error", "daily_limit_exceeded", "free_tier_only", "AllocationQuota.FreeTierOnly")
 	allowance = idea(`limit|too many|quota|exceed|exhaust|allowance|usage|reached|限|额|用完`)
 	atOnce    = idea(`too many requests|rate[-_ ]limit|concurren`)
@@ -89,13 +89,13 @@ var limitRules = []rule{
 		name:   "quota-by-the-minute",
 		reason: "the violated metric is counted by the minute, whatever the sentence calls it",
 		kind:   RateLimit, retry: RetryYes,
-		when: says(idea(`quotaid["']?: ?["']?\w*perminute|quota[_ ]?(?:limit|metric|id)\W[^}]*per_?minute`)),
+		when: says(idea(`quota`), idea(`per[ _-]?(?:minute|min|second)|perminute`)),
 	},
 	{
 		name:   "quota",
 		reason: "an allowance without a named window; 'usage limits' beside 'too many requests' is a rate",
 		kind:   QuotaExhausted, retry: RetryNo,
-		when: both(either(says(spentQuota), spentCode), not(both(says(atOnce), not(either(spentCode, says(idea(`current quota|allowance|budget`))))))),
+		when: both(either(says(spentQuota), spentCode), not(either(says(idea(`not your usage limit`)), both(says(atOnce), not(either(spentCode, says(idea(`current quota|allowance|budget`)))))))),
 	},
 	{
 		name:   "payment-status",

@@ -3,8 +3,8 @@ package failure
 import "regexp"
 
 var (
-	thinking = idea(`\bthinking\b|redacted_thinking|thought_?signature|thoughtsignature|encrypted[_ ]content|reasoning_content|\breasoning (?:item|block|content)|type 'reasoning'|'reasoning' item`)
-	tampered = idea(`signature|cannot be modified|must (?:not )?be (?:modified|altered|passed back|preserved)|must start with|expected .{0,40}thinking|` +
+	thinking = idea(`\bthinking\b|redacted_thinking|thought[_ ]?signature|encrypted[_ ]content|reasoning_content|\breasoning (?:item|block|content)|type 'reasoning'|'reasoning' item`)
+	tampered = idea(`signature|cannot be modified|cannot contain|invalid .{0,20}(?:redacted|thinking)|must (?:not )?be (?:modified|altered|passed back|preserved)|must start with|expected .{0,40}thinking|` +
 		`could not be (?:verified|decrypted|parsed)|decrypt|is missing|missing (?:in|from)|missing a? ?thought|without its required|passed back|remain as they were`)
 
 	toolPart = idea(`tool[_ ]?(?:use|result|call|response|message)s?\b|tool_\w+_id|tooluse|toolresult|function[_ ]?(?:call|response)(?:_output| parts?| turn|s)?\b|role:? ?['"]?tool\b|tool id|tools? messages?\b`)
@@ -81,11 +81,11 @@ var requestRules = []rule{
 }
 
 var (
-	mediaPart = idea(`\bimages?\b|image_url|\bpdfs?\b|\bpictures?\b|\bmedia\b|\bvideos?\b|\baudio\b|multimodal|\bdocuments?\b|\battachments?\b|图片|图像|文档|视频`)
+	mediaPart = idea(`\bimages?\b|image_url|\bpdfs?\b|\bpictures?\b|\bmedia\b|\bvideos?\b|\baudio\b|multimodal|\bdocuments?\b|\bthe file\b|\battachments?\b|图片|图像|文档|视频`)
 	mediaBig  = idea(`(?:image|pdf|picture|media|video|audio|document|attachment|图片|图像)s?\b?[^;]{0,120}?(?:exceeds?\b|too (?:large|big|many)|\d > \d|(?:larger|bigger|greater) than|maximum of|max(?:imum)? (?:allowed )?(?:size|pixels)|over the|is limited|at most|no more than|过大|超过|超出|太大)|` +
 		`(?:maximum of|at most|up to|too many|too much|too large|exceeds?|more than) (?:\d+ )?(?:pdf |image |document |\d+ )*(?:pages|images?|media|documents|videos?|image|pdf|pixels)\b`)
 	mediaBad = idea(`(?:image|pdf|picture|media|video|audio|document|attachment|content type|图片|图像)s?\b?[^;]{0,120}?(?:unsupported|not supported|not valid|invalid|corrupt|damaged|could not|couldn't|cannot|can't|unable|fail|not a valid|password|encrypted|only supported|does not (?:represent|match|support)|appears to be|should be|decode|download|unreadable|malformed|错误|失败|不支持)|` +
-		`(?:unsupported|not supported?|invalid|corrupt\w*|could not|couldn't|cannot|can't|unable to|fail\w*|does(?: not|n't) support|password|decod\w*|download\w*|support|malformed)[^;]{0,60}?(?:image|pdf|picture|media|video|audio|document|vision|multimodal|attachment|图片|图像)`)
+		`unable to (?:download|fetch|read|process) the file|missing data required for image|(?:unsupported|not supported?|invalid|corrupt\w*|could not|couldn't|cannot|can't|unable to|fail\w*|does(?: not|n't) support|password|decod\w*|download\w*|support|malformed)[^;]{0,60}?(?:image|pdf|picture|media|video|audio|document|vision|multimodal|attachment|图片|图像)`)
 )
 
 // mediaRules find one image or document that is to blame.
@@ -101,8 +101,8 @@ var mediaRules = []rule{
 		name:   "media-unsupported",
 		reason: "the format or the model's eyes are at fault; such texts often recite the size limits too",
 		kind:   MediaInvalid, retry: RetryNo,
-		when: both(either(says(idea(`unsupported (?:image|media|document|file)|(?:image|media|pdf|vision)[\w ]{0,20} (?:is|are) (?:only |not )supported|(?:support|accept)s? (?:image|media|vision|multimodal|pdf|audio)`)),
-			coded("invalid_image_format", "image_parse_error", "unsupported_image_media_type", "image_content_policy")), either(says(mediaPart), says(idea(`vision`)))),
+		when: both(either(says(idea(`unsupported (?:image|media|document|file)|not a (?:multimodal|vision) model|(?:image|media|pdf|vision)[\w ]{0,20} (?:is|are) (?:only |not )supported|(?:support|accept)s? (?:image|media|vision|multimodal|pdf|audio)`)),
+			coded("invalid_image_format", "image_parse_error", "unsupported_image_media_type", "image_content_policy")), either(says(mediaPart), says(idea(`vision|multimodal`)))),
 	},
 	{
 		name:   "media-too-large",
@@ -125,7 +125,7 @@ var mediaPhraseVeto = idea(`文档。|(?:refer to|read|consult|see|check|review)
 var (
 	refused = idea(`content[_ ](?:filter(?:ing|ed)?|management|policy|moderation|risk|exists risk|security)|content exists risk|usage polic|acceptable use|responsible ?ai|moderation|` +
 		`flagged (?:for|as|by)|was flagged|violat\w+ (?:of |our |the |\w+'s )*(?:\w+ )?(?:polic|guideline|terms|content)|violative|safety (?:reasons|filter|system|settings|policy|guard)|considered high risk|` +
-		`(?:prompt|response|request|output|input|content|candidate)[\w ]{0,30} (?:was |were |is |has been |got )?(?:blocked|rejected|filtered)[^.]{0,60}(?:safety|polic|content|filter|moderat|prohibited|harm|sensitive|risk)|prompt was blocked|output blocked|` +
+		`(?:prompt|response|request|output|input|content|candidate)[\w ]{0,30} (?:was |were |is |has been |got )?(?:blocked|rejected|filtered)[^.]{0,60}(?:safety|polic|content|filter|moderat|prohibited|harm|sensitive|risk)|prompt was blocked|output blocked|blocked due to (?:recitation|safety|prohibited|blocklist|language|other)|` +
 		`inappropriate content|harmful content|unsafe content|prohibited content|sensitive content|(?:input|output) new_sensitive|guardrail (?:intervened|blocked)|敏感|违规|不安全|不合规|涉黄|风险内容|审核`)
 	settingPhrase = idea(`data[_ ]polic|privacy`)
 )

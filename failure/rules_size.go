@@ -5,9 +5,9 @@ package failure
 const headroom = 1024
 
 var (
-	overflow = idea(`(?:prompt|input|inputs|context|conversation|history|messages?|request|query|text|chat)\b[^;]{0,80}?\b(?:too long|too large|too big|too many tokens|(?:longer|larger|greater|more|bigger) than|exceed\w*|overflow\w*|surpass\w*|beyond|(?:do|does)(?: not|n't) fit|must be (?:less|<=|at most|shorter)|over the (?:limit|maximum)|out of range)|` +
+	overflow = idea(`(?:prompt|input|inputs|context|conversation|history|messages?|request|query|text|chat)\b[^;]{0,80}?\b(?:too long|too large|too big|too many tokens|(?:longer|larger|greater|more|bigger) than|exceed\w*|overflow\w*|surpass\w*|beyond|(?:do|does)(?: not|n't) fit|must (?:be|have) (?:less|fewer|<=|at most|shorter)|over the (?:limit|maximum)|out of range)|` +
 		`(?:exceed\w*|over|beyond|reach\w*|longer than|larger than|greater than|surpass\w*|>=?|overflow\w*|than|above)\W[^;]{0,60}?(?:context|token limit|max_seq|sequence length|prompt length|input length|n_ctx|number of tokens|input tokens|window)|supports? (?:only )?up to|input token count|` +
-		`max(?:imum)? (?:context|prompt|input|sequence)[_ ]?(?:length|size|window|tokens)|context[_ ](?:length|window|size)(?:[_ ]limit)?[_ ](?:exceeded|overflow|full|is full)|ran out of (?:room|context)|range of input length|too many (?:input |prompt |total )?tokens|` +
+		`max(?:imum)? (?:context|prompt|input|sequence)[_ ]?(?:length|size|window|tokens)|context[_ ](?:length|window|size)(?:[_ ]limit)?[_ ](?:exceeded|overflow|full|is full)|ran out of (?:room|context)|range of input length|prompt_too_long|context_(?:length|window)_exceeded|too many (?:input |prompt |total )?tokens|` +
 		`reduce (?:the )?(?:length|size|number) of (?:the |your |tokens in |input )*(?:messages?|prompt|input|conversation|context)|shorten (?:the |your )?(?:prompt|input|messages?)|(?:上下文|输入|prompt|提示词|消息|内容|tokens?)[^。]{0,24}?(?:过长|超长|太长|超过|超出|超限|大于|最大|限制)|长度(?:超|过)|超过[^。]{0,20}(?:上下文|长度|token)`)
 	aboutWindow = idea(`token|context|prompt|length|window|n_ctx|seq|input is|input length|too long|长|上下文`)
 	longWindow  = idea(`context|prompt|input|window|messages`)

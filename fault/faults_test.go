@@ -38,7 +38,9 @@ func TestPositions(t *testing.T) {
 		{"utf8", func(g *got) bool { return !utf8.ValidString(g.raw) }},
 		{"text", func(g *got) bool { return g.text != "" && !strings.HasSuffix(g.text, "once.") }},
 		{"text 30", func(g *got) bool { return len([]rune(g.text)) >= 30 && len(g.inputs) == 0 }},
-		{"thinking", func(g *got) bool { return g.thinking != "" && g.text == "" && !strings.Contains(g.raw, "signature_delta") }},
+		{"thinking", func(g *got) bool {
+			return g.thinking != "" && g.text == "" && !strings.Contains(g.raw, "signature_delta")
+		}},
 		{"tool-start", func(g *got) bool { return len(g.inputs) == 1 && g.inputs[0] == "" }},
 		{"tool", func(g *got) bool { return len(g.inputs) == 1 && g.inputs[0] == `{"command":` }},
 		{"tool 2", func(g *got) bool { return len(g.inputs) == 2 && g.inputs[1] == `{"command":` }},
@@ -168,7 +170,9 @@ func TestAnswersWithoutModel(t *testing.T) {
 		{"empty reply", "reply", func(g *got) bool { return len(g.content) == 0 && g.stop == "end_turn" && g.stopped }},
 		{"invented stop", `stop "meteor"`, func(g *got) bool { return g.stop == "meteor" }},
 		{"no stop reason", "stop null", func(g *got) bool { return g.stop == "" && g.stopped }},
-		{"refusal", `stop refusal category="cyber"`, func(g *got) bool { return strings.Contains(g.raw, `"stop_details":{"type":"refusal","category":"cyber"`) }},
+		{"refusal", `stop refusal category="cyber"`, func(g *got) bool {
+			return strings.Contains(g.raw, `"stop_details":{"type":"refusal","category":"cyber"`)
+		}},
 		{"stop sequence", `stop stop_sequence sequence="END"`, func(g *got) bool { return strings.Contains(g.raw, `"stop_sequence":"END"`) }},
 		{"wrong usage", "usage input=0 output=7", func(g *got) bool { return g.input == 0 && g.output == 7 }},
 		{"other model", `answer-model "claude-cheap"`, func(g *got) bool { return strings.Contains(g.raw, `"model":"claude-cheap"`) }},
@@ -198,7 +202,9 @@ func TestEventsGoneWrong(t *testing.T) {
 		{"second delta twice", "repeat content_block_delta 2", func(g *got) bool { return strings.Count(g.thinking, "while") == 2 }},
 		{"reordered", "swap 1 2", func(g *got) bool { return g.events[0] == "content_block_start" && g.events[1] == "message_start" }},
 		{"replaced", "replace message_delta \"{\\\"type\\\":\\\"message_delta\\\",\\\"usage\\\":null}\"", func(g *got) bool { return g.stop == "" && g.stopped }},
-		{"cut data", "mangle cut content_block_delta", func(g *got) bool { return strings.Contains(g.raw, "data: {\"type\":\"content_block_delta\"") && len(g.thinking) < 20 }},
+		{"cut data", "mangle cut content_block_delta", func(g *got) bool {
+			return strings.Contains(g.raw, "data: {\"type\":\"content_block_delta\"") && len(g.thinking) < 20
+		}},
 		{"padded data", "mangle pad content_block_delta", func(g *got) bool { return strings.Contains(g.raw, "        \n") }},
 		{"line break in data", "mangle newline message_stop", func(g *got) bool { return !g.stopped }},
 		{"control byte", "mangle control content_block_delta", func(g *got) bool { return strings.Contains(g.raw, "\x01") }},
@@ -209,7 +215,9 @@ func TestEventsGoneWrong(t *testing.T) {
 		{"crlf", "line-ends crlf", func(g *got) bool { return strings.Contains(g.raw, "\r\n\r\n") && g.stopped }},
 		{"cr", "line-ends cr", func(g *got) bool { return strings.Contains(g.raw, "\r\r") && !strings.Contains(g.raw, "\n") }},
 		{"no event lines", "event-lines off", func(g *got) bool { return !strings.Contains(g.raw, "event:") && g.stopped }},
-		{"one character each", "pieces 1", func(g *got) bool { return count(g, "content_block_delta") > 100 && g.inputs[1] == `{"command":"cat b.go"}` }},
+		{"one character each", "pieces 1", func(g *got) bool {
+			return count(g, "content_block_delta") > 100 && g.inputs[1] == `{"command":"cat b.go"}`
+		}},
 		{"byte by byte", "chunk 1", func(g *got) bool { return g.stopped && len(g.inputs) == 2 }},
 		{"error event", `error text overloaded_error "Overloaded"`, func(g *got) bool { return g.failure == "overloaded_error" && g.text != "" && !g.stopped }},
 		{"error inside json", `error json overloaded_error "Overloaded"`, func(g *got) bool { return g.failure == "overloaded_error" && !g.stopped }},

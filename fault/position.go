@@ -111,7 +111,7 @@ func (l *layout) findEvent(p position) (at int, ok bool) {
 		if i > 0 {
 			begin = l.ends[i-1]
 		}
-		if f.block != lastBlock {
+		if f.block != 0 && f.block != lastBlock { // what stands between blocks belongs to none
 			lastBlock = f.block
 			if f.kind == "tool_use" {
 				tool++

@@ -23,6 +23,7 @@ var figures = compileFigures([]figure{
 	{`\b(?P<input>N) \+ (?P<max>N) > (?P<limit>N)`, "input and output room against the window"},
 	{`\b(?P<max_messages>N) in the (?:messages|prompt|input)`, "the prompt's part of a split sum"},
 	{`\b(?P<functions>N) in the (?:functions|tools)`, "tool definitions count as input too"},
+	{`\b(?P<max_messages>N) of text input, (?P<functions>N) of tool input`, "the same split, as routers print it"},
 	{`\b(?P<max>N) in the (?:completion|output)|(?P<max>N) (?:tokens )?(?:for|of) the completion`, "the output's part of a split sum"},
 	{`\b(?P<input>N) (?:tokens )?(?:from|of|in) (?:the|your) (?:input|prompt)`, "the same split in other words"},
 	{`\b(?P<input>N) inputs? tokens and (?P<max>N) max_new_tokens`, "a split with the parameter's name"},
@@ -33,6 +34,9 @@ var figures = compileFigures([]figure{
 	{`(?:has|have|contains|is|of) (?P<input>N) input tokens`, "the input by its name"},
 	{`(?:at most|up to) (?P<limit>N) (?:completion|output) tokens`, "the cap of the output by its name"},
 
+	{`maxoutputtokens value of (?P<max>N)`, "an output room above a range"},
+	{`range is from \d+ \(inclusive\) to (?P<above>N) \(exclusive\)`, "the first value that is too large"},
+
 	// Media and bytes: units of their own, never tokens.
 	{`(?P<bytes>N) bytes > (?P<limit_bytes>N) bytes`, "a file against its limit"},
 	{`(?:body|request|payload|content).{0,80}length less than or equal to (?P<limit_bytes>N)`, "a constraint on the length of the body"},
@@ -42,6 +46,7 @@ var figures = compileFigures([]figure{
 	{`(?:max|limit|exceed)[^.]{0,80}?(?P<limit_pixels>N) ?(?:pixels|px\b)`, "a side in pixels"},
 	{`(?:max|limit|up to|exceed)[^.\d]{0,40}(?P<limit_pages>N) (?:pdf )?pages`, "pages of a document"},
 	{`too many (?:images|documents|files|media)[^.]{0,60}?(?:> ?|max\w* (?:of )?|limit (?:of |is )?)(?P<limit_items>N)`, "images of one request"},
+	{`(?:images|media|documents) > (?P<limit_items>N)`, "the same, as a comparison"},
 	{`(?:max\w*|limit|up to|at most)(?: of| is)? (?P<limit_items>N) (?:images|documents|files)`, "the same, limit first"},
 	{`maximum length (?:of )?(?P<limit_chars>N), but got a string with length (?P<chars>N)`, "characters of one field"},
 	{`maxlength: (?P<limit_chars>N), actual: (?P<chars>N)`, "characters of the input"},
@@ -52,6 +57,8 @@ var figures = compileFigures([]figure{
 	{`limit:? (?P<limit>N)(?: ?/ ?\w+)?[.,]? requested:? ~?(?P<requested>N)`, "a bucket that is smaller than the request"},
 	{`current: (?P<used>N), limit: (?P<limit>N)`, "an allowance and its use"},
 	{`current cost: (?P<spent>[\d.]+), max(?:imum)? budget: (?P<limit>N)`, "a budget in money"},
+	{`spend=(?P<spent>[\d.]+), budget=(?P<limit>N)`, "the same, as members"},
+	{`limit:? (?P<limit>N) ?/ ?\w+|limited to (?P<limit>N)`, "a rate as a fraction, or in plain words"},
 	{`limit(?: of)?:? \(?(?P<limit>N) (?:\w+ )?(?:\w+ )?per\b`, "an allowance by its window"},
 	{`\bused:? (?P<used>N)`, "what is used of it"},
 	{`max (?:rpm|tpm|rpd|tpd|qps|concurrency): (?P<limit>N)`, "a rate by its short name"},
@@ -62,6 +69,8 @@ var figures = compileFigures([]figure{
 	{`context (?:length|window|size) (?:is |of |\(|limit )?(?:only )?(?P<limit>N)`, "the window"},
 	{`max(?:imum)? (?:context|prompt|input|sequence)[ _]?(?:length|size|tokens)?:? (?:is |of )?(?P<limit>N)`, "the window, named as a maximum"},
 	{`max(?:imum)? (?:number of )?tokens allowed \(?(?P<limit>N)`, "the window, named as what is allowed"},
+	{`(?P<limit>N) maximum (?:context|prompt|input) length`, "the window, number first"},
+	{`(?:configured|context|token|input|prompt) limit (?:of|is|:) (?P<limit>N)`, "the window, named as a limit"},
 	{`must be <= (?P<limit>N)\. given`, "the window, as a comparison"},
 	{`(?:messages|prompt|input|request) (?:resulted in|contains|has|is|of) (?P<input>N) tokens`, "the prompt as counted"},
 	{`range of (?:input length|max_\w*tokens) (?:should be|is) \[\d+, ?(?P<limit>N)\]`, "a closed range"},
@@ -136,18 +145,21 @@ func (e *evidence) findNumbers() Numbers {
 			n.MessagesTokens = 0 // not a split of the input: the input itself
 		}
 	}
-	if !capOnly && n.InputTokens == 0 && n.Requested == 0 && n.InputAtLeast == 0 && overflow.MatchString(text) && !rate.MatchString(text) && n.Chars == 0 {
+	if n.Bytes == n.LimitBytes {
+		n.Bytes = 0 // one number, stated as the limit
+	}
+	whole := n.InputTokens > 0 && n.Limit > 0 || n.Requested > 0 || n.InputAtLeast > 0
+	if !capOnly && !whole && n.Chars == 0 && overflow.MatchString(text) && !rate.MatchString(text) {
 		if said := words(e.message, false); overflow.MatchString(said) {
-			n.compare(said)
-		} else {
-			n.compare(text)
+			text = said
 		}
+		n.compare(text)
 	}
 	if limit, err := strconv.Atoi(e.header["x-ratelimit-limit"]); err == nil && e.header["x-ratelimit-remaining"] == "0" && n.Limit == 0 {
 		n.Limit = limit // the allowance that is empty
 	}
-	e.place(&n, text)
-	e.window(&n, text)
+	e.place(&n, e.text)
+	e.window(&n, e.text)
 	return n
 }
 
@@ -160,8 +172,12 @@ func (n *Numbers) set(name string, v float64) bool {
 		"limit_pages": &n.LimitPages, "limit_items": &n.LimitItems, "chars": &n.Chars, "limit_chars": &n.LimitChars,
 		"used": &n.Used, "affordable": &n.Affordable,
 	}
-	if name == "spent" {
+	switch name {
+	case "spent":
 		n.Spent = v
+		return true
+	case "above":
+		n.Limit = int(v) - 1
 		return true
 	}
 	member := members[name]
@@ -189,8 +205,14 @@ func (n *Numbers) compare(text string) {
 		}
 	}
 	switch {
-	case len(found) == 2 && found[0] != found[1]:
+	case n.InputTokens == 0 && len(found) == 2:
 		n.InputTokens, n.Limit = max(found[0], found[1]), min(found[0], found[1])
+	case n.InputTokens != 0:
+		for _, v := range found {
+			if v < n.InputTokens && n.Limit == 0 {
+				n.Limit = v
+			}
+		}
 	case len(found) == 1 && n.Limit != 0 && found[0] > n.Limit:
 		n.InputTokens = found[0]
 	}
@@ -198,7 +220,7 @@ func (n *Numbers) compare(text string) {
 
 var (
 	position  = regexp.MustCompile(`\b(?:messages?|contents?|input)(?:\.|\[)(\d{1,5})\]?(?:\.(?:content|parts)(?:\.|\[)(\d{1,5}))?`)
-	codeNoted = regexp.MustCompile(`\((\d{4,5})\)"?[\s}'",]*(?:$|[a-z_"'}])|\[(\d{4})\]`)
+	codeNoted = regexp.MustCompile(`\((\d{4})\)\s*(?:$|["'])|\[(\d{4})\]`)
 	noneAtAll = regexp.MustCompile(`\blimit: 0\b|"quota_limit_value": ?"0"|quotavalue['"]?: ?['"]0['"]|\(0/0 used\)`)
 )
 

@@ -3,6 +3,7 @@ package failure
 import (
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // rule maps one kind of evidence to a kind of failure. The first rule of the
@@ -75,8 +76,9 @@ func not(a func(*evidence) bool) func(*evidence) bool {
 	return func(e *evidence) bool { return !a(e) }
 }
 
-// idea compiles a pattern over words: lower case, one space between them.
-func idea(pattern string) *regexp.Regexp { return regexp.MustCompile(pattern) }
+// idea compiles the ways in which one thing is said, as patterns over words:
+// lower case, one space between them.
+func idea(ways ...string) *regexp.Regexp { return regexp.MustCompile(strings.Join(ways, "|")) }
 
 // verdict is the status to go by: the innermost that the payload speaks of,
 // since the layers around it only pass it on, else that of the answer.

@@ -1,30 +1,58 @@
 package failure
 
 var (
-	owes = idea(`insufficient (?:account )?(?:\w+ )?(?:balance|credits?|funds)|(?:balance|credits?|funds)[\w ]{0,20} (?:is |are )?(?:too low|insufficient|not enough|negative|depleted|exhausted|used up|run out|ran out)|` +
-		`(?:out of|no (?:remaining|available)?|not enough|lack(?:s|ing)?|used all available|require[sd]? more|purchase (?:more )?|buy (?:more )?|depleted your|exhausted your|run out of|ran out of)(?: \w+)? ?(?:credits?|funds|balance)\b|` +
-		`spend(?:ing)?[ _]?(?:limit|cap)|payment (?:required|method|failed|instrument)|(?:unpaid|overdue|past)[\w ]{0,10} (?:bill|invoice|payment|balance)|in arrears|good standing|failure to pay|recharge|top[- ]?up|` +
-		`extra usage is required|usage credits|enable billing|billing (?:to be enabled|is (?:not enabled|disabled)|hard limit|account)|account balance|credit balance|not active, please check your billing|余额|欠费|充值|额度不足|未付|付款`)
+	owes = idea(
+		`insufficient (?:account )?(?:\w+ )?(?:balance|credits?|funds)`,
+		`(?:balance|credits?|funds)[\w ]{0,20} (?:is |are )?(?:too low|insufficient|not enough|negative|depleted|exhausted|used up|run out|ran out)`,
+		`(?:out of|no (?:remaining|available)?|not enough|lack(?:s|ing)?|used all available|require[sd]? more|purchase (?:more )?|buy (?:more )?|depleted your|exhausted your|run out of|ran out of)(?: \w+)? ?(?:credits?|funds|balance)\b`,
+		`spend(?:ing)?[ _]?(?:limit|cap)|payment (?:required|method|failed|instrument)`,
+		`(?:unpaid|overdue|past)[\w ]{0,10} (?:bill|invoice|payment|balance)|in arrears|good standing`,
+		`failure to pay|recharge|top[- ]?up|extra usage is required|usage credits|enable billing`,
+		`billing (?:to be enabled|is (?:not enabled|disabled)|hard limit|account)|account balance`,
+		`credit balance|not active, please check your billing|余额|欠费|充值|额度不足|未付|付款`,
+	)
 	owesCode = coded("insufficient_balance", "insufficient_balance_error", "insufficient_funds", "insufficient_credits", "payment_required", "billing_error",
 		"billing_not_active", "billing_hard_limit_reached", "enforced_spend_limit_reached", "Arrearage", "AccountOverdueError", "credits_exhausted", "CreditsError", "out_of_credits")
 	passing = idea(`retry shortly|try again shortly|being reconciled|still (?:being )?process|settl(?:ing|ement)`)
 
-	spentQuota = idea(`(?:exceeded|exhausted|reached|used up|out of|over)\s(?:\w+ ){0,4}(?:quota|allowance)|insufficient[_ ]quota|quota (?:has been |is )?(?:exhausted|used up|depleted)|` +
-		`(?:free|plan|trial|monthly|token)[\w ]{0,12} (?:quota|tier)[\w ]{0,12} (?:exceeded|exhausted|has been used)|budget (?:has been )?exceeded|exceeded (?:the |your )?budget|budget_exceeded|over budget|` +
-		`usage limits?|(?:key|total|account|plan) limit (?:exceeded|reached)|(?:reached|hit|exceeded) (?:the |your |its )?(?:set |session |plan |account |weekly |daily |monthly )(?:\w+ )?(?:usage )?limit|(?:额度|配额|限额)(?:已|不足|用完|耗尽|已用)|已用完|用尽|上限已达|使用上限`)
+	spentQuota = idea(
+		`(?:exceeded|exhausted|reached|used up|out of|over)\s(?:\w+ ){0,4}(?:quota|allowance)`,
+		`insufficient[_ ]quota|quota (?:has been |is )?(?:exhausted|used up|depleted|not enough|insufficient)`,
+		`(?:free|plan|trial|monthly|token)[\w ]{0,12} (?:quota|tier)[\w ]{0,12} (?:exceeded|exhausted|has been used)`,
+		`budget (?:has been )?exceeded|exceeded (?:the |your )?budget|budget_exceeded|over budget`,
+		`usage limits?|(?:key|total|account|plan) limit (?:exceeded|reached)`,
+		`(?:reached|hit|exceeded) (?:the |your |its )?(?:set |session |plan |account |weekly |daily |monthly )(?:\w+ )?(?:usage )?limit`,
+		`(?:额度|配额|限额)(?:已|不足|用完|耗尽|已用)|已用完|用尽|上限已达|使用上限`,
+	)
 	spentCode = coded("insufficient_quota", "quota_exhausted", "usage_limit_reached", "usage_limit_exceeded", "budget_exceeded", "ServiceQuotaExceededException", "exceeded_current_quota_error", "daily_limit_exceeded", "free_tier_only", "AllocationQuota.FreeTierOnly")
 	allowance = idea(`limit|too many|quota|exceed|exhaust|allowance|usage|reached|限|额|用完`)
 	atOnce    = idea(`too many requests|rate[-_ ]limit|concurren`)
 
-	load = idea(`overload|high(?:er)? (?:demand|load|traffic)|heavy (?:load|traffic|demand)|peak load|(?:at|over) (?:full |max\w* )?capacity|capacity (?:limit|constraint|exceeded|reached|issue)|(?:insufficient|out of|no|lack of|not enough|limited|short of) (?:\w+ )?capacity|system capacity|` +
-		`(?:server|service|engine|system|model|backend|worker|we)s?(?: is| are|'re)?(?: \w+)? busy|\bbusy\b[^.]{0,30}try|no available (?:workers?|servers?|instances?)|temporarily unavailable|queue (?:is )?(?:full|budget|saturat|overflow)|(?:pending|queued) requests exceeded|` +
-		`unable to process your request|experiencing (?:high|heavy|increased|unusually)|reset reason: overflow|service_?unavailable_?error|server_is_overloaded|(?:系统|服务|模型|引擎|服务器)[^。]{0,12}(?:繁忙|过载|负载|拥挤|忙)|访问量过大|负载过高|当前负载|资源紧张|请求过多[^。]{0,10}(?:负载|系统)`)
+	load = idea(
+		`overload|high(?:er)? (?:demand|load|traffic)|heavy (?:load|traffic|demand)|peak load`,
+		`(?:at|over) (?:full |max\w* )?capacity|capacity (?:limit|constraint|exceeded|reached|issue)`,
+		`(?:insufficient|out of|no|lack of|not enough|limited|short of) (?:\w+ )?capacity|system capacity`,
+		`(?:server|service|engine|system|model|backend|worker|we)s?(?: is| are|'re)?(?: \w+)? busy`,
+		`\bbusy\b[^.]{0,30}try|no available (?:workers?|servers?|instances?)|temporarily unavailable`,
+		`queue (?:is )?(?:full|budget|saturat|overflow)|(?:pending|queued) requests exceeded`,
+		`unable to process your request|experiencing (?:high|heavy|increased|unusually)`,
+		`reset reason: overflow|service_?unavailable_?error|server_is_overloaded`,
+		`(?:系统|服务|模型|引擎|服务器)[^。]{0,12}(?:繁忙|过载|负载|拥挤|忙)|访问量过大|负载过高|当前负载|资源紧张|请求过多[^。]{0,10}(?:负载|系统)`,
+	)
 	loadCode = coded("overloaded_error", "overloaded", "server_is_overloaded", "engine_overloaded_error", "engine_overloaded", "ServiceUnavailableException", "service_unavailable_error", "ServerOverloaded",
 		"ModelNotReadyException", "slow_down", "no_available_workers", "model_overloaded", "capacity_exceeded", "system_busy", "queue_full")
 
-	rate = idea(`rate[-_ ]?limit|too many (?:concurrent )?requests|throttl|too many tokens(?: per|, please wait| processed)|(?:per|/) ?(?:minute|min|second|sec|\d+ ?s(?:ec)?)\b|per_minute|\b(?:rpm|tpm|qps|rps|itpm|otpm)\b|concurren\w+[^.]{0,40}(?:limit|exceed|reduce|too|max)|(?:limit|exceed|max|high)[^.]{0,30}concurren|` +
-		`slow down|request(?:s|ing)? (?:too )?(?:frequent|fast|quickly)|too (?:frequent|fast)|cool(?:ing|s)?[- _]?down|(?:accounts?|requests?|clients?|keys?|credentials?)(?: \w+)? (?:is|are|being) (?:currently |temporarily )?limited|temporarily limiting requests|request was throttled|` +
-		`resource has been exhausted|速率|频率|频繁|限流|限速|并发|每分钟|请求数(?:过多|超)|调用次数`)
+	rate = idea(
+		`rate[-_ ]?limit|too many (?:concurrent )?requests|throttl`,
+		`too many tokens(?: per|, please wait| processed)`,
+		`(?:per|/) ?(?:minute|min|second|sec|\d+ ?s(?:ec)?)\b|per_minute|\b(?:rpm|tpm|qps|rps|itpm|otpm)\b`,
+		`concurren\w+[^.]{0,40}(?:limit|exceed|reduce|too|max)|(?:limit|exceed|max|high)[^.]{0,30}concurren`,
+		`slow down|request(?:s|ing)? (?:too )?(?:frequent|fast|quickly)|too (?:frequent|fast)`,
+		`cool(?:ing|s)?[- _]?down`,
+		`(?:accounts?|requests?|clients?|keys?|credentials?)(?: \w+)? (?:is|are|being) (?:currently |temporarily )?limited`,
+		`temporarily limiting requests|request was throttled|resource has been exhausted|速率|频率|频繁|限流|限速|并发`,
+		`每分钟|请求数(?:过多|超)|调用次数`,
+	)
 	rateQuota = idea(`quota exceeded|allocated quota exceeded|exceed\w* (?:\w+ ){0,3}quota`)
 	rateCode  = coded("rate_limit_error", "rate_limit_exceeded", "rate_limited", "rate_limit", "rate_limit_reached_error", "too_many_requests", "ThrottlingException", "Throttling", "Throttling.RateQuota",
 		"TooManyRequestsException", "RequestThrottled", "RequestLimitExceeded", "limit_requests", "limitation", "ServerSideRateLimit", "RateLimitExceeded.EndpointTPMExceeded", "RateLimitExceeded.EndpointRPMExceeded")

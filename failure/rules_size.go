@@ -5,18 +5,42 @@ package failure
 const headroom = 1024
 
 var (
-	overflow = idea(`(?:prompt|input|inputs|context|conversation|history|messages?|request|query|text|chat)\b[^;]{0,80}?\b(?:too long|too large|too big|too many tokens|(?:longer|larger|greater|more|bigger) than|exceed\w*|overflow\w*|surpass\w*|beyond|(?:do|does)(?: not|n't) fit|must (?:be|have) (?:less|fewer|<=|at most|shorter)|over the (?:limit|maximum)|out of range)|` +
-		`(?:exceed\w*|over|beyond|reach\w*|longer than|larger than|greater than|surpass\w*|>=?|overflow\w*|than|above)\W[^;]{0,60}?(?:context|token limit|max_seq|sequence length|prompt length|input length|n_ctx|number of tokens|input tokens|window)|supports? (?:only )?up to|input token count|` +
-		`max(?:imum)? (?:context|prompt|input|sequence)[_ ]?(?:length|size|window|tokens)|context[_ ](?:length|window|size)(?:[_ ]limit)?[_ ](?:exceeded|overflow|full|is full)|ran out of (?:room|context)|range of input length|prompt_too_long|context_(?:length|window)_exceeded|too many (?:input |prompt |total )?tokens|` +
-		`reduce (?:the )?(?:length|size|number) of (?:the |your |tokens in |input )*(?:messages?|prompt|input|conversation|context)|shorten (?:the |your )?(?:prompt|input|messages?)|(?:上下文|输入|prompt|提示词|消息|内容|tokens?)[^。]{0,24}?(?:过长|超长|太长|超过|超出|超限|大于|最大|限制)|长度(?:超|过)|超过[^。]{0,20}(?:上下文|长度|token)`)
+	overflow = idea(
+		`(?:prompt|input|inputs|context|conversation|history|messages?|request|query|text|chat)\b[^;]{0,80}?\b(?:too long|too large|too big|too many tokens|(?:longer|larger|greater|more|bigger) than|exceed\w*|overflow\w*|surpass\w*|beyond|(?:do|does)(?: not|n't) fit|must (?:be|have) (?:less|fewer|<=|at most|shorter)|over the (?:limit|maximum)|out of range)`,
+		`(?:exceed\w*|over|beyond|reach\w*|longer than|larger than|greater than|surpass\w*|>=?|overflow\w*|than|above)\W[^;]{0,60}?(?:context|token limit|max_seq|sequence length|prompt length|input length|n_ctx|number of tokens|input tokens|window)`,
+		`supports? (?:only )?up to|input token count`,
+		`max(?:imum)? (?:context|prompt|input|sequence)[_ ]?(?:length|size|window|tokens)`,
+		`context[_ ](?:length|window|size)(?:[_ ]limit)?[_ ](?:exceeded|overflow|full|is full)`,
+		`ran out of (?:room|context)|range of input length|prompt_too_long|context_(?:length|window)_exceeded`,
+		`too many (?:input |prompt |total )?tokens`,
+		`reduce (?:the )?(?:length|size|number) of (?:the |your |tokens in |input )*(?:messages?|prompt|input|conversation|context)`,
+		`shorten (?:the |your )?(?:prompt|input|messages?)`,
+		`(?:上下文|输入|prompt|提示词|消息|内容|tokens?)[^。]{0,24}?(?:过长|超长|太长|超过|超出|超限|大于|最大|限制)|长度(?:超|过)`,
+		`超过[^。]{0,20}(?:上下文|长度|token)`,
+	)
 	aboutWindow = idea(`token|context|prompt|length|window|n_ctx|seq|input is|input length|too long|长|上下文`)
 	longWindow  = idea(`context|prompt|input|window|messages`)
-	outputCap   = idea(`max(?:imum)?[_ ](?:completion[_ ]|output[_ ]|new[_ ]|tokens to )?(?:tokens?|sample)|maxoutputtokens|output tokens|num_predict`)
-	overCap     = idea(`exceeds?\b|(?:greater|larger|more|higher) than|less than|valid range|too (?:large|high|big)|must be|should be|at most|between|no more than|above|\d >|range|超过|范围|大于`)
-	inBytes     = idea(`(?:exceed|limit|max|too large|too big|larger)[^;]{0,80}\b(?:bytes?|\d+ ?[mk]i?b)\b|\b(?:bytes?|\d+ ?[mk]i?b)\b[^;]{0,60}(?:exceed|limit|maxim|too large|>)|entity too large|(?:request|payload|body|content)[\w ]{0,20} (?:is )?too (?:large|big)|exceeds the maximum (?:allowed )?size|maximum (?:request|body|payload|allowed) size|payload size|size limit|length less than or equal to|body size|请求体`)
-	inTokens    = idea(`token|context|window|prompt is|input length`)
-	longField   = idea(`string too long|string_above_max_length|maximum string length`)
-	bodyField   = idea(`\.?(?:content|text|output|input|arguments|prompt|instructions)(?:\[\d+\])?(?:\.(?:text|content))?'?:? string too long|string too long[^;]*(?:content|text)`)
+	outputCap   = idea(
+		`max(?:imum)?[_ ](?:completion[_ ]|output[_ ]|new[_ ]|tokens to )?(?:tokens?|sample)|maxoutputtokens`,
+		`output tokens|num_predict`,
+	)
+	overCap = idea(
+		`exceeds?\b|(?:greater|larger|more|higher) than|less than|valid range|too (?:large|high|big)|must be`,
+		`should be|at most|between|no more than|above|\d >|range|超过|范围|大于`,
+	)
+	inBytes = idea(
+		`(?:exceed|limit|max|too large|too big|larger)[^;]{0,80}\b(?:bytes?|\d+ ?[mk]i?b)\b`,
+		`\b(?:bytes?|\d+ ?[mk]i?b)\b[^;]{0,60}(?:exceed|limit|maxim|too large|>)|entity too large`,
+		`(?:request|payload|body|content)[\w ]{0,20} (?:is )?too (?:large|big)`,
+		`exceeds the maximum (?:allowed )?size|maximum (?:request|body|payload|allowed) size|payload size`,
+		`size limit|length less than or equal to|body size|请求体`,
+	)
+	inTokens  = idea(`token|context|window|prompt is|input length`)
+	longField = idea(`string too long|string_above_max_length|maximum string length`)
+	bodyField = idea(
+		`\.?(?:content|text|output|input|arguments|prompt|instructions)(?:\[\d+\])?(?:\.(?:text|content))?'?:? string too long`,
+		`string too long[^;]*(?:content|text)`,
+	)
 )
 
 // sizeRules decide what is too long, and against what.
@@ -31,7 +55,10 @@ var sizeRules = []rule{
 		name:   "name-too-long",
 		reason: "an id, a name or a list of the request is too long: that is form, not size",
 		kind:   InvalidRequest, retry: RetryNo,
-		when: either(says(longField), says(idea(`'tools': array too long|array_above_max_length|(?:id|name|description|function)\b[\w'.\]\[ ]{0,20}(?:too long|at most \d+ char|maximum length of)`))),
+		when: either(says(longField), says(idea(
+			`'tools': array too long|array_above_max_length`,
+			`(?:id|name|description|function)\b[\w'.\]\[ ]{0,20}(?:too long|at most \d+ char|maximum length of)`,
+		))),
 	},
 	{
 		name:   "body-too-large",
@@ -97,4 +124,7 @@ var (
 )
 
 // inputBlamed tells texts that blame the input although they name max_tokens.
-var inputBlamed = idea(`input length|inputs? tokens|prompt (?:is|contains|token|length|and)|(?:in|of) the messages|context (?:length|window|limit|size)|total number of tokens|your prompt`)
+var inputBlamed = idea(
+	`input length|inputs? tokens|prompt (?:is|contains|token|length|and)|(?:in|of) the messages`,
+	`context (?:length|window|limit|size)|total number of tokens|your prompt`,
+)

@@ -3,18 +3,68 @@ package failure
 import "net/http"
 
 var (
-	gatewayLink = idea(`upstream connect error|disconnect/reset before headers|(?:unable to|failed to|could not) round-trip|provider (?:disconnected|returned an empty)`)
-	ownFault    = idea(`error (?:occurred|has occurred|was encountered)|(?:server|service|we|provider|system|backend)(?: has| had| have)?(?: \w+)? (?:an? )?(?:internal )?error|internal (?:server )?error|internal_error occurred|something went wrong|unexpected error|upstream (?:request )?(?:failed|error)|bad gateway|` +
-		`server_error\b|server had an error|an unknown error|web server is returning an unknown|model (?:has )?crashed|model is unloaded|(?:llm server )?loading model|runner process|malformed_function_call|unexpected_tool_call|malformed_response|returned an empty response|empty response from|服务(?:器)?(?:内部)?(?:错误|异常)|系统(?:错误|异常)|内部错误|未知错误|网络错误，`)
-	noMemory = idea(`requires more system memory|out of memory|unable to allocate|cudamalloc|failed to allocate|insufficient memory|not enough (?:gpu |system |v?ram )?memory|error loading model`)
-	connect  = idea(`connect(?:ion)? ?time(?:d )?-?out|connecttimeout|timeout while connecting|tls handshake timeout|handshake(?: operation)? timed out|dial tcp[^;]*(?:timeout|timed out)|etimedout|connection timed out|connect etimed|waiting for connection`)
-	late     = idea(`time[- ]?d? ?-?out\b|timed_out|timedout|timeouterror|timeoutexception|deadline[ _]exceeded|took too long|no (?:response|data|chunk|event|activity)[\w ]{0,20} (?:within|for|after|in) \d|stalled|idle time|readtimeout|did(?: not|n't) respond in time|the operation was aborted(?: due to timeout)?|超时`)
-	broken   = idea(`econnreset|econnrefused|econnaborted|epipe|broken pipe|enotfound|eai_again|ehostunreach|enetunreach|enetdown|socket|connection (?:was |is |has been )?(?:error|reset|refused|aborted|closed|lost|dropped|failed|terminated|broken|interrupted)|connection attempt failed|` +
-		`(?:could not|couldn't|cannot|can't|unable to|failed to) (?:connect|establish|reach|resolve)|connection (?:to \S+ )?(?:failed|error)|network (?:connection|error|is unreachable|request failed|issue|changed)|no route to host|no such host|getaddrinfo|name resolution|name or service not known|nodename nor servname|resolve host|dns|` +
-		`fetch failed|load failed|\b(?:read|connect|write|protocol)error\b|connection attempts? failed|dial (?:tcp|udp)|lookup \S+ on|failed to fetch|terminated\b|server disconnected|peer closed|closed (?:the |an? )?(?:idle )?(?:connection|unexpectedly|before)|without sending|incomplete (?:chunked )?(?:read|message|body|response)|incompleteread|chunkedencoding|invalid chunk|remoteprotocol|unexpected eof|\beof\b|premature(?:ly)? (?:close|end|eof|ended)|stream (?:disconnected|closed|ended|was reset|error: stream id|interrupted|terminated)|` +
-		`response body closed|goaway|rst_stream|err_http2|http/?2 (?:stream|protocol|error)|h2 protocol|nghttp2|internet connection|no internet|offline|err_(?:network|internet|connection|socket|proxy|stream)|proxy (?:connection|tunnel)|tunnel(?:ing)? (?:socket|connection)|actively refused|hang up|ssl(?:v3)?[_ :]|tls[_ :]|error decoding response body|stream decode error|unexpected end of (?:json|form|file|data|stream)|connectionerror|apiconnectionerror|连接(?:被)?(?:重置|失败|超时|中断|关闭|错误)|网络(?:连接|异常|错误|不可达)`)
-	cancelled = idea(`abort(?:ed|error)\b|request was aborted|cancell?ed(?:error)?\b|context canceled|interrupted by (?:the )?user|user (?:aborted|interrupted)|keyboardinterrupt|取消`)
-	notJSON   = idea(`unexpected token '?<|invalid character '<'|"?<!doctype|expecting value: line 1|is not valid json|(?:invalid|not|non)[- ]json (?:response|body|answer)|(?:failed|unable) to parse (?:the )?(?:json|response)|unexpected content[- ]type|instead of json|could not parse response`)
+	gatewayLink = idea(
+		`upstream connect error|disconnect/reset before headers|(?:unable to|failed to|could not) round-trip`,
+		`provider (?:disconnected|returned an empty)`,
+	)
+	ownFault = idea(
+		`error (?:occurred|has occurred|was encountered)`,
+		`(?:server|service|we|provider|system|backend)(?: has| had| have)?(?: \w+)? (?:an? )?(?:internal )?error`,
+		`internal (?:server )?error|internal_error occurred|something went wrong|unexpected error`,
+		`upstream (?:request )?(?:failed|error)|bad gateway|server_error\b|server had an error`,
+		`an unknown error|web server is returning an unknown|model (?:has )?crashed|model is unloaded`,
+		`(?:llm server )?loading model|runner process|malformed_function_call|unexpected_tool_call`,
+		`malformed_response|returned an empty response|empty response from|服务(?:器)?(?:内部)?(?:错误|异常)`,
+		`系统(?:错误|异常)|内部错误|未知错误|网络错误，`,
+	)
+	noMemory = idea(
+		`requires more system memory|out of memory|unable to allocate|cudamalloc|failed to allocate`,
+		`insufficient memory|not enough (?:gpu |system |v?ram )?memory|error loading model`,
+	)
+	connect = idea(
+		`connect(?:ion)? ?time(?:d )?-?out|connecttimeout|timeout while connecting|tls handshake timeout`,
+		`handshake(?: operation)? timed out|dial tcp[^;]*(?:timeout|timed out)|etimedout|connection timed out`,
+		`connect etimed|waiting for connection`,
+	)
+	late = idea(
+		`time[- ]?d? ?-?out\b|timed_out|timedout|timeouterror|timeoutexception|deadline[ _]exceeded`,
+		`took too long|no (?:response|data|chunk|event|activity)[\w ]{0,20} (?:within|for|after|in) \d`,
+		`stalled|idle time|readtimeout|did(?: not|n't) respond in time`,
+		`the operation was aborted(?: due to timeout)?|超时`,
+	)
+	broken = idea(
+		`econnreset|econnrefused|econnaborted|epipe|broken pipe|enotfound|eai_again|ehostunreach|enetunreach`,
+		`enetdown|socket`,
+		`connection (?:was |is |has been )?(?:error|reset|refused|aborted|closed|lost|dropped|failed|terminated|broken|interrupted)`,
+		`connection attempt failed`,
+		`(?:could not|couldn't|cannot|can't|unable to|failed to) (?:connect|establish|reach|resolve)`,
+		`connection (?:to \S+ )?(?:failed|error)`,
+		`network (?:connection|error|is unreachable|request failed|issue|changed)|no route to host`,
+		`no such host|getaddrinfo|name resolution|name or service not known|nodename nor servname`,
+		`resolve host|dns|fetch failed|load failed|\b(?:read|connect|write|protocol)error\b`,
+		`connection attempts? failed|dial (?:tcp|udp)|lookup \S+ on|failed to fetch|terminated\b`,
+		`server disconnected|peer closed|closed (?:the |an? )?(?:idle )?(?:connection|unexpectedly|before)`,
+		`without sending|incomplete (?:chunked )?(?:read|message|body|response)|incompleteread`,
+		`chunkedencoding|invalid chunk|remoteprotocol|unexpected eof|\beof\b`,
+		`premature(?:ly)? (?:close|end|eof|ended)`,
+		`stream (?:disconnected|closed|ended|cut|truncated|was reset|error: stream id|interrupted|terminated)`,
+		`response body closed|goaway|rst_stream|err_http2|http/?2 (?:stream|protocol|error)|h2 protocol`,
+		`nghttp2|internet connection|no internet|offline`,
+		`err_(?:network|internet|connection|socket|proxy|stream)|proxy (?:connection|tunnel)`,
+		`tunnel(?:ing)? (?:socket|connection)|actively refused|hang up|ssl(?:v3)?[_ :]|tls[_ :]`,
+		`error decoding response body|stream decode error|unexpected end of (?:json|form|file|data|stream)`,
+		`connectionerror|apiconnectionerror|连接(?:被)?(?:重置|失败|超时|中断|关闭|错误)|网络(?:连接|异常|错误|不可达)`,
+	)
+	cancelled = idea(
+		`abort(?:ed|error)\b|request was aborted|cancell?ed(?:error)?\b|context canceled`,
+		`interrupted by (?:the )?user|user (?:aborted|interrupted)|keyboardinterrupt|取消`,
+	)
+	notJSON = idea(
+		`unexpected token '?<|invalid character '<'|"?<!doctype|expecting value: line 1|is not valid json`,
+		`(?:invalid|not|non)[- ]json (?:response|body|answer)`,
+		`(?:failed|unable) to parse (?:the )?(?:json|response)|unexpected content[- ]type|instead of json`,
+		`could not parse response`,
+	)
 )
 
 // wireRules read what clients and gateways say about connections. Most need an
@@ -30,7 +80,11 @@ var wireRules = []rule{
 		name:   "model-not-up",
 		reason: "a model that crashed, is down or is being loaded: up again at one of the next tries, whatever the status",
 		kind:   ServerError, retry: RetryYes,
-		when: says(idea(`model (?:has )?crashed|model is (?:unloaded|loading|not loaded)|loading model|(?:is|currently) loading\b|degraded function|(?:function|model|backend) is (?:currently )?down\b|runner process`)),
+		when: says(idea(
+			`model (?:has )?crashed|model is (?:unloaded|loading|not loaded)|loading model`,
+			`(?:is|currently) loading\b|degraded function|(?:function|model|backend) is (?:currently )?down\b`,
+			`runner process`,
+		)),
 	},
 	{
 		name:   "gateway-lost-upstream",
@@ -78,7 +132,12 @@ var wireRules = []rule{
 }
 
 var (
-	badForm = idea(`\binvalid\b|unsupported|not supported|(?:does|do)(?: not|n't) support|unknown|unexpected|extra inputs|\bmissing\b|required|malformed|must (?:be|not|start|have|match|contain|include|end)|cannot|can't|should (?:be|match|have)|not permitted|not allowed|does not match|deserialize|validation|at least|参数|格式|非法|缺少|不支持`)
+	badForm = idea(
+		`\binvalid\b|unsupported|not supported|(?:does|do)(?: not|n't) support|unknown|unexpected`,
+		`extra inputs|\bmissing\b|required|malformed|must (?:be|not|start|have|match|contain|include|end)`,
+		`cannot|can't|should (?:be|match|have)|not permitted|not allowed|does not match|deserialize`,
+		`validation|at least|参数|格式|非法|缺少|不支持`,
+	)
 )
 
 // codeRules go by the type or code, where the words did not decide.

@@ -1,0 +1,244 @@
+// Package compact (layer 3) answers one question: how does a history get
+// smaller without breaking?
+//
+// The rungs are pure: they take messages and give messages. Cuts fall between
+// rounds, so a call never loses its result, and what the user said stays word
+// for word. Asking the model for a summary is the caller's business.
+package compact
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/daruma-agent/daruma/message"
+)
+
+// Plan says what a compaction keeps.
+type Plan struct {
+	Words []*message.Message // what the user said, among Old
+	Old   []*message.Message // what the summary stands for, Words included
+	Tail  []*message.Message // the newest rounds, which stay as they are
+}
+
+// Split plans a compaction that keeps the newest rounds up to keep tokens, and
+// at least nothing: a single round that is larger is summarised too. With
+// nothing old there is nothing to gain.
+func Split(history []*message.Message, keep int) Plan {
+	cut, tokens := len(history), 0
+	for i := len(history) - 1; i >= 0; i-- {
+		tokens += history[i].Tokens()
+		if tokens > keep {
+			break
+		}
+		if border(history, i) {
+			cut = i
+		}
+	}
+	p := Plan{Old: history[:cut], Tail: history[cut:]}
+	for _, m := range p.Old {
+		if said(m) {
+			p.Words = append(p.Words, m)
+		}
+	}
+	return p
+}
+
+// border reports whether a round begins at i: a cut there splits no call from
+// its results and no answer from its continuation.
+func border(history []*message.Message, i int) bool {
+	m := history[i]
+	if m.Role == message.User {
+		return !m.HasResults() && !m.Synthetic
+	}
+	return i == 0 || history[i-1].Role == message.User && !history[i-1].Synthetic
+}
+
+// said reports whether m is the user's own words.
+func said(m *message.Message) bool {
+	return m.Role == message.User && !m.Synthetic && m.Failure == nil && !m.HasResults()
+}
+
+// Instruction asks for the summary. It goes behind the conversation, so that
+// the request shares its cached beginning with the requests before it.
+const Instruction = `The conversation is about to exceed the context window. Write a summary that lets you go on with the task without the messages above. Do not call tools. The user's own messages are kept word for word beside your summary, so do not repeat them. Write, in this order and only where there is something to say:
+
+1. Goal: what is to be achieved, and how one will know that it is.
+2. Decisions and constraints: what was decided or forbidden, with reasons.
+3. Files: each file that was read, created or changed, what matters in it (signatures, line numbers, exact snippets that are still needed).
+4. Commands: what was run and what came of it, exact error messages that still matter.
+5. Done: what is finished and verified.
+6. Open: what is in progress, what failed and why, the very next step.
+
+Be exact and short: names, paths and numbers instead of prose.`
+
+// clipped marks text that was cut in the middle.
+const clipped = "\n[… %d characters left out …]\n"
+
+// Request returns the messages that ask for a summary of old, within limit
+// tokens: as they are when they fit, else with long results clipped, else
+// without the oldest rounds. id names the instruction.
+func Request(old []*message.Message, limit int, id string) []*message.Message {
+	ask := message.NewSynthetic(id, Instruction)
+	limit -= ask.Tokens()
+	for _, chars := range []int{0, 4000, 1000, 200} {
+		sent := old
+		if chars > 0 {
+			sent = clipResults(old, chars)
+		}
+		if message.Estimate(sent) <= limit {
+			return append(sent[:len(sent):len(sent)], ask)
+		}
+		old = sent
+	}
+	return append(dropOldest(old, limit), ask)
+}
+
+// clipResults shortens each text of a tool result to at most chars characters.
+func clipResults(msgs []*message.Message, chars int) []*message.Message {
+	out := make([]*message.Message, len(msgs))
+	for i, m := range msgs {
+		out[i] = m
+		if !m.HasResults() || m.Tokens() < chars/8 {
+			continue
+		}
+		c := &message.Message{ID: m.ID, Role: m.Role, Caller: m.Caller, Synthetic: m.Synthetic}
+		for _, b := range m.Blocks {
+			if b.Type == message.ToolResult {
+				b.Content, b.Raw = clipContent(b.Content, chars), nil
+			}
+			c.Blocks = append(c.Blocks, b)
+		}
+		out[i] = c
+	}
+	return out
+}
+
+func clipContent(content []message.Block, chars int) []message.Block {
+	out := make([]message.Block, 0, len(content))
+	for _, b := range content {
+		switch b.Type {
+		case message.Text:
+			b.Text = Clip(b.Text, chars)
+		case message.Image, message.Document:
+			b = message.Block{Type: message.Text, Text: "[" + string(b.Type) + "]"}
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// Clip cuts the middle out of text that has more than chars characters, and
+// says so in its place.
+func Clip(text string, chars int) string {
+	if len(text) <= chars {
+		return text
+	}
+	head, tail := chars*2/3, chars-chars*2/3
+	left := len(text) - head - tail
+	return strings.ToValidUTF8(text[:head], "") + fmt.Sprintf(clipped, left) + strings.ToValidUTF8(text[len(text)-tail:], "")
+}
+
+// dropOldest leaves out the oldest rounds until limit is met, but never the
+// newest message.
+func dropOldest(msgs []*message.Message, limit int) []*message.Message {
+	total := message.Estimate(msgs)
+	cut := 0
+	for i := 1; i < len(msgs) && total > limit; i++ {
+		if border(msgs, i) {
+			for ; cut < i; cut++ {
+				total -= msgs[cut].Tokens()
+			}
+		}
+	}
+	return msgs[cut:len(msgs):len(msgs)]
+}
+
+// Shrink returns the summary request anew after the provider refused it for
+// its length: without the oldest rounds, as much as the numbers of the error
+// say (over tokens), else a fifth (R45).
+func Shrink(request []*message.Message, over int) []*message.Message {
+	ask := request[len(request)-1]
+	old := request[:len(request)-1]
+	total := message.Estimate(old)
+	if over <= 0 {
+		over = total / 5
+	}
+	return append(dropOldest(clipResults(old, 1000), max(total-over, 0)), ask)
+}
+
+// The ways in which a summary is no summary.
+var (
+	ErrEmpty    = errors.New("the summary is empty")
+	ErrCut      = errors.New("the summary was cut off")
+	ErrInflated = errors.New("the summary is as long as what it stands for")
+)
+
+// minSummary is the shortest text that can carry a task on, in characters.
+const minSummary = 40
+
+// Judge tells whether text can stand for old.
+func Judge(text string, whole bool, old []*message.Message) error {
+	switch {
+	case len(strings.TrimSpace(text)) < minSummary:
+		return ErrEmpty
+	case !whole:
+		return ErrCut
+	case message.EstimateText(text) > message.Estimate(old)*4/5:
+		return ErrInflated
+	}
+	return nil
+}
+
+const summaryHead = "This conversation was shortened. The messages of the user above are complete; " +
+	"what happened after them is summarised here.\n\n"
+
+const summaryEnd = "\n\nGo on with the task from here. Do not mention this summary; read files again where you need their exact content."
+
+// WithSummary builds the smaller history: the user's words, the summary with
+// what is carried over, the tail.
+func WithSummary(p Plan, id, summary string, carry []string) []*message.Message {
+	text := summaryHead + strings.TrimSpace(summary) + join(carry) + summaryEnd
+	return assemble(p, message.NewSynthetic(id, text))
+}
+
+const skeletonHead = "The earlier part of this conversation was left out because it no longer fits; no summary could be made. " +
+	"The user's messages above are complete. Look at the files again before you rely on what you remember."
+
+// Skeleton builds the smallest history that carries the task on without asking
+// a model: the user's words, what is carried over, what was called, the tail.
+func Skeleton(p Plan, id string, carry []string) []*message.Message {
+	return assemble(p, message.NewSynthetic(id, skeletonHead+called(p.Old)+join(carry)))
+}
+
+func assemble(p Plan, m *message.Message) []*message.Message {
+	out := make([]*message.Message, 0, len(p.Words)+1+len(p.Tail))
+	out = append(out, p.Words...)
+	out = append(out, m)
+	return append(out, p.Tail...)
+}
+
+func join(carry []string) string {
+	var b strings.Builder
+	for _, c := range carry {
+		if c = strings.TrimSpace(c); c != "" {
+			b.WriteString("\n\n" + c)
+		}
+	}
+	return b.String()
+}
+
+// called lists the newest calls of old, one a line.
+func called(old []*message.Message) string {
+	const most, width = 40, 160
+	var lines []string
+	for _, m := range old {
+		for _, c := range m.Calls() {
+			lines = append(lines, "- "+c.Name+" "+Clip(string(c.Input), width))
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return "\n\nCalls so far:\n" + strings.Join(lines[max(0, len(lines)-most):], "\n")
+}

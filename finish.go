@@ -1,0 +1,142 @@
+package daruma
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/daruma-agent/daruma/failure"
+	"github.com/daruma-agent/daruma/loop"
+	"github.com/daruma-agent/daruma/message"
+	"github.com/daruma-agent/daruma/permission"
+	"github.com/daruma-agent/daruma/session"
+)
+
+// interruptNote tells the model, at its next turn, why the last one ended.
+const interruptNote = "[The user interrupted you here.]"
+
+// finish writes the end of the run: what must be told to the model, the error
+// that was withheld, and the one last event.
+func (r *run) finish(step loop.Step) {
+	aborted := step.Reason == loop.AbortedStreaming || step.Reason == loop.AbortedTools
+	state := session.NotHealed
+	if aborted {
+		state = session.Cancelled
+	}
+	r.close(state)
+	if aborted && r.aborted().Cause == loop.ByUser && r.ctx.Err() != nil {
+		r.say(message.NewSynthetic(r.history.NextID(), interruptNote))
+	}
+	end := &session.End{
+		Reason: step.Reason, IsError: step.Reason.IsError(), Text: joinParts(r.parts), Turns: r.turn,
+		Took: time.Since(r.began), API: r.bill.api, Total: r.bill.total, Wasted: r.bill.waste,
+		Recovered: r.healed, Denials: r.denials, Next: nextStep(step.Reason, r.failure),
+	}
+	if step.Surface {
+		end.Failure = r.surfaced(step)
+		r.say(message.NewFailure(r.history.NextID(), end.Failure.Text(false), end.Failure))
+	}
+	if e := end.Failure; e != nil && e.Hint.Given {
+		end.NextAt = time.Now().Add(e.Hint.After).UTC()
+	}
+	for _, text := range r.takeQueued() {
+		r.emit(&session.Prompt{Text: text}) // typed, not answered: it is kept
+	}
+	r.emit(end)
+}
+
+// surfaced is the failure that is shown: the one that nothing healed, or one
+// that says why the run ended without any.
+func (r *run) surfaced(step loop.Step) *failure.Error {
+	if r.failure != nil {
+		return r.failure
+	}
+	kinds := map[loop.Reason]failure.Kind{
+		loop.BlockingLimit: failure.ContextOverflow, loop.PromptTooLong: failure.ContextOverflow,
+		loop.Refusal: failure.ContentPolicy,
+	}
+	e := &failure.Error{Kind: failure.Unknown, Retry: failure.RetryNo, Message: reasonWords[step.Reason]}
+	if k, ok := kinds[step.Reason]; ok {
+		e.Kind = k
+	}
+	return e
+}
+
+// reasonWords says each end in words.
+var reasonWords = map[loop.Reason]string{
+	loop.Completed:          "completed",
+	loop.MaxTurns:           "the limit of turns is reached",
+	loop.BudgetExhausted:    "the budget is used up",
+	loop.PromptTooLong:      "the conversation does not fit the model's window and could not be made smaller",
+	loop.ImageError:         "an image or document in the conversation is not accepted",
+	loop.OutputLimit:        "the answer is longer than the output limit, even with its continuations",
+	loop.APIError:           "the request failed",
+	loop.ModelError:         "the model gave no usable answer",
+	loop.Refusal:            "the model refused",
+	loop.AbortedStreaming:   "interrupted while the model answered",
+	loop.AbortedTools:       "interrupted while tools ran",
+	loop.StopHookPrevented:  "a stop hook did not accept the answer",
+	loop.HookStopped:        "a hook stopped the run",
+	loop.BlockingLimit:      "the request would not fit the model's window",
+	loop.RapidRefillBreaker: "the window fills again right after each compaction",
+	loop.MalformedExhausted: "the model's tool calls cannot be read",
+	loop.ToolLoop:           "the model repeats the same call",
+	loop.SetupFailed:        "the run could not start",
+}
+
+// nextStep is one line that tells a person what to do now.
+func nextStep(reason loop.Reason, e *failure.Error) string {
+	switch reason {
+	case loop.Completed:
+		return ""
+	case loop.MaxTurns:
+		return "continue the session, or allow more turns"
+	case loop.PromptTooLong, loop.BlockingLimit, loop.RapidRefillBreaker:
+		return "start a new session for the rest of the task, or use a model with a larger window"
+	case loop.OutputLimit:
+		return "continue the session and ask for the rest in smaller parts, or raise the output limit"
+	case loop.AbortedStreaming, loop.AbortedTools:
+		return "continue the session when you are ready"
+	case loop.ImageError:
+		return "continue the session without that file, or with a smaller one"
+	case loop.Refusal:
+		return "rephrase the request, or start a new session"
+	}
+	if e != nil && e.Hint.Given && e.Hint.After > 0 {
+		return fmt.Sprintf("try again in %s: continue the session", e.Hint.After.Round(time.Second))
+	}
+	return "continue the session to try again"
+}
+
+// joinParts joins an answer over its continuations. A model that repeats the
+// end of the part before is trimmed.
+func joinParts(parts []string) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(p[overlap(b.String(), p):])
+	}
+	return b.String()
+}
+
+// Bounds of what counts as a repetition: shorter ones are chance.
+const (
+	leastOverlap = 12
+	mostOverlap  = 4000
+)
+
+// overlap is how much of the beginning of next repeats the end of prev.
+func overlap(prev, next string) int {
+	for n := min(len(prev), len(next), mostOverlap); n >= leastOverlap; n-- {
+		if prev[len(prev)-n:] == next[:n] {
+			return n
+		}
+	}
+	return 0
+}
+
+// remember keeps rules that the person chose with an answer, for this agent.
+func (r *run) remember(rules []permission.Rule) {
+	p := *r.cfg.Permission
+	p.Allow = append(p.Allow[:len(p.Allow):len(p.Allow)], rules...)
+	r.Agent.cfg.Permission = &p
+}

@@ -1,0 +1,124 @@
+package daruma
+
+import (
+	"time"
+
+	"github.com/daruma-agent/daruma/loop"
+	"github.com/daruma-agent/daruma/retry"
+	"github.com/daruma-agent/daruma/session"
+)
+
+// retrying opens the record of a repetition by layer 1, with the wait drawn.
+func (r *run) retrying(t *attempt, v retry.Verdict) *session.Recovery {
+	e := t.failure
+	delay := v.Min + time.Duration(r.cfg.Rand()*float64(v.Max-v.Min))
+	rec := &session.Recovery{
+		Layer: "request", Cause: e.Kind, Status: e.Status, Request: e.RequestID, Evidence: brief(e.Message),
+		Decision: string(v.Do), Rule: v.Rule, Attempt: v.Attempt, Of: v.Of, Lost: lost(t), State: session.Running,
+		From: t.request.Model,
+	}
+	if v.Do == retry.Wait {
+		rec.Decision, rec.Delay, rec.NextAt = "retry", delay, time.Now().Add(delay).UTC()
+	}
+	return r.open1(rec)
+}
+
+// open1 numbers a record, publishes it and keeps it until it is healed.
+func (r *run) open1(rec *session.Recovery) *session.Recovery {
+	rec.ID = r.history.Recoveries + 1
+	r.records = append(r.records, rec)
+	published := *rec
+	r.emit(&published)
+	return rec
+}
+
+// record opens the record of a recovery by layer 3, if step is one.
+func (r *run) record(o loop.Outcome, step loop.Step) {
+	used, limit := r.core.Used(r.state, step.Transition)
+	if step.Transition == loop.None || limit == 0 || !changes(step) {
+		return
+	}
+	rec := &session.Recovery{
+		Layer: "turn", Cause: o.Failure, Outcome: o.String(), Decision: string(step.Transition), Rule: string(step.Transition),
+		Attempt: used, Of: limit, State: session.Running,
+	}
+	if step.Do == loop.Reduce {
+		rec.Layer = "context"
+	}
+	if e := r.failure; e != nil && o.Failure != "" {
+		rec.Status, rec.Request, rec.Evidence = e.Status, e.RequestID, brief(e.Message)
+	}
+	if step.Keep {
+		rec.Kept = "the text so far"
+	}
+	if step.Transition == loop.Fallback {
+		rec.From, rec.To = r.cfg.Models[used-1], r.cfg.Models[used]
+		r.notice(session.Warning, "switched from %s to %s for the rest of this run: %s", rec.From, rec.To, o.Failure)
+	}
+	r.open1(rec)
+}
+
+// changes reports whether step is the recovery itself and not the road after
+// it, which carries its name along.
+func changes(step loop.Step) bool {
+	return step.Discard || step.Keep || step.Do == loop.Reduce || step.Nudge != loop.NoNudge ||
+		step.Transition == loop.HookBlocked
+}
+
+// heal closes every open record: an answer came.
+func (r *run) heal() {
+	r.healed += len(r.records)
+	r.close(session.Healed)
+	r.failure = nil
+}
+
+func (r *run) close(state session.RecoveryState) {
+	for _, rec := range r.records {
+		if rec.State == session.Running {
+			end := *rec
+			end.State = state
+			r.emit(&end)
+		}
+	}
+	r.records = nil
+}
+
+func lost(t *attempt) session.Lost {
+	s := t.spent()
+	return session.Lost{Usage: s.Usage, USD: s.USD, Unknown: s.Unknown, Took: t.took, Chars: t.shown()}
+}
+
+// brief is a provider's message as evidence: one line, bounded.
+func brief(s string) string {
+	const most = 200
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}
+
+// bill counts what a run used.
+type bill struct {
+	total, waste session.Total
+	api          time.Duration
+}
+
+func (b *bill) useful(t *attempt) { b.add(&b.total, t); b.api += t.took }
+
+func (b *bill) wasted(t *attempt) {
+	b.add(&b.total, t)
+	b.add(&b.waste, t)
+	b.api += t.took
+}
+
+func (*bill) add(to *session.Total, t *attempt) {
+	s := t.spent()
+	to.Usage.Input += s.Usage.Input
+	to.Usage.Output += s.Usage.Output
+	to.Usage.CacheRead += s.Usage.CacheRead
+	to.Usage.CacheWrite += s.Usage.CacheWrite
+	to.USD += s.USD
+	if s.Unknown {
+		to.Unknown++
+	}
+}

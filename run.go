@@ -1,0 +1,278 @@
+package daruma
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/daruma-agent/daruma/failure"
+	"github.com/daruma-agent/daruma/loop"
+	"github.com/daruma-agent/daruma/message"
+	"github.com/daruma-agent/daruma/session"
+	"github.com/daruma-agent/daruma/tool"
+)
+
+// The causes that end a run from outside.
+var (
+	errInterrupt = errors.New("interrupted by the user")
+	errShutdown  = errors.New("the process is ending")
+	errLeft      = errors.New("the consumer left")
+)
+
+// run is one prompt until one terminal reason.
+type run struct {
+	*Agent
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	yield  func(session.Event, error) bool
+	left   bool // the consumer is gone: events still reach the journal
+
+	began   time.Time
+	number  int
+	turn    int
+	state   loop.State
+	pending *attempt       // answered, but not yet committed, kept or taken back
+	failure *failure.Error // the last one, to be surfaced if nothing heals it
+	records []*session.Recovery
+	parts   []string // text of the answer in progress, over its continuations
+	denials []session.Denial
+	bill    bill
+	healed  int
+	mute    bool                 // the journal failed: the run goes on without it
+	clamp   int                  // max_tokens that fit, once the provider said so; 0: never
+	fixed   map[message.Fix]bool // repairs of the view that the journal knows
+}
+
+// begin checks the call, opens the session and makes the run.
+func (a *Agent) begin(ctx context.Context, prompt string, goOn bool, yield func(session.Event, error) bool) (*run, error) {
+	if strings.TrimSpace(prompt) == "" && !goOn {
+		return nil, ErrEmpty
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	r := &run{Agent: a, ctx: ctx, cancel: cancel, yield: yield, began: time.Now(), fixed: map[message.Fix]bool{}}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.current != nil {
+		cancel(nil)
+		return nil, ErrRunning
+	}
+	r.number = a.history.Runs + 1
+	r.state = a.core.NextRun(a.state)
+	if err := r.open(goOn); err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	a.current = r
+	return r, nil
+}
+
+// open writes the first events. They are the proof that the journal works, so
+// here a journal that does not is an error and not a notice.
+func (r *run) open(goOn bool) error {
+	var first []session.Body
+	if !r.started {
+		host, _ := os.Hostname()
+		first = append(first, &session.Start{
+			Build: r.cfg.Build, Dir: r.cfg.Dir, Model: r.cfg.Models[0], Fallbacks: r.cfg.Models[1:],
+			Tools: r.cfg.Tools.Names(), Permission: r.mode(), Resumed: len(r.history.Messages) > 0,
+			PID: os.Getpid(), Host: host,
+		})
+	}
+	first = append(first, &session.RunStart{Continue: goOn})
+	for _, body := range first {
+		e := r.event(body)
+		if err := r.write(e); err != nil {
+			return fmt.Errorf("start run: %w", err)
+		}
+		r.history.Apply(e)
+		defer r.show(e)
+	}
+	r.started = true
+	return nil
+}
+
+func (r *run) mode() string {
+	if r.cfg.Permission == nil {
+		return ""
+	}
+	return string(r.cfg.Permission.Mode)
+}
+
+func (a *Agent) end(r *run) {
+	r.cancel(nil)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.state, a.current = r.state, nil
+}
+
+// wake is called when a prompt was submitted. Waiting prompts join at the next
+// turn; nothing has to be stopped for them.
+func (r *run) wake() {}
+
+// perform is the whole run: the core decides, the shell acts.
+func (r *run) perform(prompt string) {
+	r.settleEarlierLife()
+	if prompt != "" {
+		r.say(message.NewText(r.history.NextID(), prompt))
+	}
+	state, step := r.decide(r.state, loop.Outcome{Kind: loop.Prompted})
+	for step.Do != loop.Finish {
+		outcome := r.act(step)
+		state, step = r.decide(state, outcome)
+	}
+	r.finish(step)
+}
+
+// decide asks the core, and settles what the decision says about the answer
+// that is still provisional.
+func (r *run) decide(state loop.State, o loop.Outcome) (loop.State, loop.Step) {
+	next, step := r.core.Next(state, o)
+	r.state = next
+	r.emit(&session.Decision{Outcome: o.String(), Step: step.String(), Transition: step.Transition})
+	r.settle(o, step)
+	r.record(o, step)
+	return next, step
+}
+
+// act performs one step and reports what came of it.
+func (r *run) act(step loop.Step) loop.Outcome {
+	if r.ctx.Err() != nil {
+		return r.aborted()
+	}
+	switch step.Do {
+	case loop.Measure:
+		return r.measure(step)
+	case loop.Sample:
+		return r.sample()
+	case loop.Reduce:
+		return r.reduce(step)
+	case loop.RunTools:
+		return r.runTools()
+	case loop.RunHooks:
+		return r.runHooks()
+	}
+	panic("unreachable: the core has no action " + step.Do.String())
+}
+
+// runHooks is the place where an answer can be refused; prompts that were
+// submitted in the meantime are answered before the run ends.
+func (r *run) runHooks() loop.Outcome {
+	if r.joinQueued() {
+		r.parts = nil
+		return loop.Outcome{Kind: loop.Prompted}
+	}
+	return loop.Outcome{Kind: loop.HooksPassed}
+}
+
+// joinQueued moves submitted prompts into the conversation.
+func (r *run) joinQueued() bool {
+	queued := r.takeQueued()
+	for _, text := range queued {
+		r.emit(&session.Prompt{Text: text})
+		r.say(message.NewText(r.history.NextID(), text))
+	}
+	return len(queued) > 0
+}
+
+// aborted says who ended the run.
+func (r *run) aborted() loop.Outcome {
+	cause := loop.ByUser
+	switch err := context.Cause(r.ctx); {
+	case errors.Is(err, errLeft):
+		cause = loop.ByConsumer
+	case errors.Is(err, errShutdown):
+		cause = loop.ByShutdown
+	}
+	return loop.Outcome{Kind: loop.Aborted, Cause: cause}
+}
+
+// settleEarlierLife closes what an earlier life of the session left open: an
+// attempt without end, calls without results (architecture: ledger).
+func (r *run) settleEarlierLife() {
+	if open := r.history.Attempt; open != nil {
+		r.emit(&session.Retract{Attempt: open.Attempt, Cause: "the process ended", Spent: session.Spent{Unknown: true}})
+	}
+	caller, calls := r.history.Open()
+	if len(calls) == 0 {
+		return
+	}
+	ids := make([]string, 0, len(calls))
+	for _, c := range calls {
+		ids = append(ids, c.ID)
+		if _, done := r.history.Results[c.ID]; done {
+			continue
+		}
+		text := "This call was not run: the run ended before it. Make it again if it is still needed."
+		if in := r.history.Intents[c.ID]; in != nil && in.Effect != string(tool.Pure) {
+			text = "The run ended while this call was in progress: it may have taken effect, in part or in full. " +
+				"Check what it did before you repeat it."
+		}
+		r.emit(&session.Result{Call: c.ID, Name: c.Name, Block: message.TextResult(c.ID, text, true), Class: tool.ClassAborted})
+	}
+	r.emit(&session.Results{ID: r.history.NextID(), Caller: caller.ID, Calls: ids})
+}
+
+// say adds m to the conversation.
+func (r *run) say(m *message.Message) { r.emit(&session.Message{Message: m}) }
+
+// notice tells the person something.
+func (r *run) notice(level session.Level, format string, args ...any) {
+	r.emit(&session.Notice{Level: level, Text: r.cfg.Redact.Redact(fmt.Sprintf(format, args...))})
+}
+
+func (r *run) event(body session.Body) session.Event {
+	e := session.Event{
+		Version: session.Version, Time: time.Now().UTC(), Session: r.history.Session,
+		Run: r.number, Turn: r.turn, Body: body,
+	}
+	if e.Type().Durable() {
+		e.Seq = r.history.Seq + 1
+	}
+	return e
+}
+
+// emit is the one way out: journal first, then memory, then the consumer.
+func (r *run) emit(body session.Body) {
+	e := r.event(body)
+	if e.Seq > 0 {
+		if err := r.write(e); err != nil && !r.mute {
+			r.mute = true
+			defer r.notice(session.Warning, "the session can no longer be saved and goes on unsaved: %v; free some space or make the folder writable", err)
+		}
+		r.history.Apply(e)
+	}
+	r.show(e)
+}
+
+// syncs are the events after which the journal must be on disk: what cost
+// money or changed the world cannot be had again.
+var syncs = map[session.Type]bool{
+	session.TypeMessage: true, session.TypeCommit: true, session.TypeContinue: true, session.TypeIntent: true,
+	session.TypeResult: true, session.TypeCompaction: true, session.TypeEnd: true,
+}
+
+func (r *run) write(e session.Event) error {
+	if r.cfg.Journal == nil || r.mute {
+		return nil
+	}
+	if err := r.cfg.Journal.Append(e); err != nil {
+		return err
+	}
+	if syncs[e.Type()] {
+		return r.cfg.Journal.Sync()
+	}
+	return nil
+}
+
+func (r *run) show(e session.Event) {
+	if r.cfg.Observe != nil {
+		r.cfg.Observe(e)
+	}
+	if !r.left && !r.yield(e, nil) {
+		r.left = true
+		r.cancel(errLeft)
+	}
+}

@@ -1,0 +1,162 @@
+package session
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Journal is the log of one session: one event a line, appended by one writer.
+// Each line carries a checksum; a line that a crash tore is skipped.
+type Journal struct {
+	path string
+	file *os.File
+	torn bool // the file does not end with a line break
+}
+
+// maxLine bounds one event: the largest request is 32 MB.
+const maxLine = 64 << 20
+
+var table = crc32.MakeTable(crc32.Castagnoli)
+
+// Each line ends with its checksum, over all bytes before the comma.
+const sumFormat = `,"crc":"%08x"}`
+
+const sumLength = len(`,"crc":"00000000"}`)
+
+// Encode returns e as a line of a journal, with its checksum and line break.
+func Encode(e Event) ([]byte, error) {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s event: %w", e.Type(), err)
+	}
+	line = line[:len(line)-1] // the closing brace comes behind the checksum
+	return fmt.Appendf(line, sumFormat+"\n", crc32.Checksum(line, table)), nil
+}
+
+// ErrDamaged marks a line that is no whole event: a crash tore it, or
+// something else changed it.
+var ErrDamaged = errors.New("damaged line")
+
+// Decode reads one line of a journal.
+func Decode(line []byte) (Event, error) {
+	line = bytes.TrimRight(line, "\r\n")
+	var e Event
+	if len(line) <= sumLength {
+		return e, fmt.Errorf("decode event: %w: %d bytes", ErrDamaged, len(line))
+	}
+	body, sum := line[:len(line)-sumLength], line[len(line)-sumLength:]
+	if want := fmt.Appendf(nil, sumFormat, crc32.Checksum(body, table)); !bytes.Equal(sum, want) {
+		return e, fmt.Errorf("decode event: %w: wrong checksum", ErrDamaged)
+	}
+	if err := json.Unmarshal(append(body[:len(body):len(body)], '}'), &e); err != nil {
+		return e, fmt.Errorf("decode event: %w: %w", ErrDamaged, err)
+	}
+	return e, nil
+}
+
+// Read yields the events of a journal. A damaged line yields an error that
+// wraps [ErrDamaged] and reading goes on; any other error ends it.
+func Read(r io.Reader) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		in := bufio.NewReaderSize(r, 1<<16)
+		for n := 1; ; n++ {
+			line, err := readLine(in)
+			if len(line) > 0 {
+				e, bad := Decode(line)
+				if bad != nil {
+					bad = fmt.Errorf("line %d: %w", n, bad)
+				}
+				if !yield(e, bad) {
+					return
+				}
+			}
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(Event{}, fmt.Errorf("read journal: %w", err))
+				return
+			}
+		}
+	}
+}
+
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		line = append(line, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+		if len(line) > maxLine {
+			return nil, fmt.Errorf("a line has more than %d bytes", maxLine)
+		}
+	}
+}
+
+// openJournal opens or creates the file at path for appending and takes its
+// lock.
+func openJournal(path string) (*Journal, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("open journal: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open journal: %w", err)
+	}
+	if err := lockFile(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("open journal %s: %w", path, err), f.Close())
+	}
+	j := &Journal{path: path, file: f}
+	if info, err := f.Stat(); err == nil && info.Size() > 0 {
+		last := make([]byte, 1)
+		_, err := f.ReadAt(last, info.Size()-1)
+		j.torn = err == nil && last[0] != '\n'
+	}
+	return j, nil
+}
+
+// Path is the file of the journal.
+func (j *Journal) Path() string { return j.path }
+
+// Append writes e with one write. It does not reach the disk before [Journal.Sync].
+func (j *Journal) Append(e Event) error {
+	line, err := Encode(e)
+	if err != nil {
+		return err
+	}
+	if j.torn {
+		// What a crash left of a line stays, but alone on its line.
+		line = append([]byte{'\n'}, line...)
+	}
+	n, err := j.file.Write(line)
+	if err != nil {
+		j.torn = n > 0 || j.torn
+		return fmt.Errorf("write journal %s: %w", j.path, err)
+	}
+	j.torn = false
+	return nil
+}
+
+// Sync makes everything that was appended durable.
+func (j *Journal) Sync() error {
+	if err := j.file.Sync(); err != nil {
+		return fmt.Errorf("sync journal %s: %w", j.path, err)
+	}
+	return nil
+}
+
+// Close syncs and gives the lock back.
+func (j *Journal) Close() error {
+	return errors.Join(j.Sync(), j.file.Close())
+}

@@ -1,0 +1,161 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ErrLocked says that another process writes the session.
+var ErrLocked = errors.New("another process works on this session")
+
+// ErrNotFound says that there is no such session.
+var ErrNotFound = errors.New("no such session")
+
+// Store is a folder of journals: one folder a project, one file a session.
+type Store struct {
+	Dir     string // such as ~/.local/state/daruma/sessions
+	Project string // absolute path of the working directory
+}
+
+// Summary is what a list of sessions shows.
+type Summary struct {
+	ID       string
+	Path     string
+	Modified time.Time
+	Size     int64
+}
+
+// folder turns the project's path into a file name: readable, not reversible.
+func (s Store) folder() string {
+	name := strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {
+			return r
+		}
+		return '-'
+	}, s.Project)
+	return filepath.Join(s.Dir, name[max(0, len(name)-200):])
+}
+
+// Create starts the journal of a new session.
+func (s Store) Create(id string) (*Journal, error) {
+	return openJournal(filepath.Join(s.folder(), id+".jsonl"))
+}
+
+// Open opens the session called id, of whatever project, for going on with
+// it, and returns what happened so far. Damaged lines are counted and skipped.
+func (s Store) Open(id string) (*Journal, *History, int, error) {
+	path, err := s.find(id)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	j, err := openJournal(path)
+	if errors.Is(err, ErrLocked) {
+		return nil, nil, 0, fmt.Errorf("%w%s", err, owner(path))
+	}
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	h, damaged, err := load(path)
+	if err != nil {
+		return nil, nil, 0, errors.Join(err, j.Close())
+	}
+	if h.Session == "" {
+		h.Session = strings.TrimSuffix(filepath.Base(path), ".jsonl")
+	}
+	return j, h, damaged, nil
+}
+
+// owner names the process that works on the session at path.
+func owner(path string) string {
+	h, _, err := load(path)
+	if err != nil || h.Start == nil || h.Start.PID == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (process %d on %s)", h.Start.PID, h.Start.Host)
+}
+
+func load(path string) (*History, int, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("load session: %w", err)
+	}
+	defer f.Close()
+	h, damaged := &History{}, 0
+	for e, err := range Read(f) {
+		switch {
+		case errors.Is(err, ErrDamaged):
+			damaged++
+		case err != nil:
+			return nil, 0, fmt.Errorf("load session %s: %w", path, err)
+		default:
+			h.Apply(e)
+		}
+	}
+	return h, damaged, nil
+}
+
+// find looks for a session by its ID or the beginning of it: in this project
+// first, then in all others.
+func (s Store) find(id string) (string, error) {
+	if id == "" || strings.ContainsAny(id, "/\\*?[") {
+		return "", fmt.Errorf("find session %q: %w", id, ErrNotFound)
+	}
+	for _, dir := range []string{s.folder(), filepath.Join(s.Dir, "*")} {
+		found, _ := filepath.Glob(filepath.Join(dir, id+"*.jsonl"))
+		for _, path := range found {
+			if filepath.Base(path) == id+".jsonl" {
+				return path, nil
+			}
+		}
+		if len(found) == 1 {
+			return found[0], nil
+		}
+		if len(found) > 1 {
+			return "", fmt.Errorf("find session %q: %d sessions begin so; give more of the id", id, len(found))
+		}
+	}
+	return "", fmt.Errorf("find session %q: %w", id, ErrNotFound)
+}
+
+// List returns the sessions of the project, newest first.
+func (s Store) List() ([]Summary, error) {
+	entries, err := os.ReadDir(s.folder())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	var out []Summary
+	for _, entry := range entries {
+		id, ok := strings.CutSuffix(entry.Name(), ".jsonl")
+		info, err := entry.Info()
+		if !ok || err != nil || info.Size() == 0 {
+			continue
+		}
+		out = append(out, Summary{
+			ID: id, Path: filepath.Join(s.folder(), entry.Name()),
+			Modified: info.ModTime(), Size: info.Size(),
+		})
+	}
+	slices.SortFunc(out, func(a, b Summary) int { return b.Modified.Compare(a.Modified) })
+	return out, nil
+}
+
+// Latest returns the ID of the session of the project that was worked on last.
+func (s Store) Latest() (string, error) {
+	list, err := s.List()
+	if err != nil {
+		return "", err
+	}
+	if len(list) == 0 {
+		return "", fmt.Errorf("find the last session of %s: %w", s.Project, ErrNotFound)
+	}
+	return list[0].ID, nil
+}

@@ -1,0 +1,342 @@
+package permission
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// reader describes a program that only reads, as far as its arguments leave it
+// at that.
+type reader struct {
+	letters string   // one-letter options that make it write or run something
+	long    []string // long options that do
+	// loose: no argument can do harm, not even one that is unknown, and none
+	// is a file that is read.
+	loose bool
+	// pattern: the first operand is no path.
+	pattern bool
+	// most is how many operands it may have if a further one would be written;
+	// 0: any number.
+	most int
+	// check judges the arguments further; may be nil.
+	check func(args []string, known bool) bool
+}
+
+var readers = map[string]reader{
+	"ls": {}, "cat": {}, "head": {}, "tail": {}, "wc": {}, "stat": {}, "du": {}, "df": {}, "nl": {}, "tac": {}, "cut": {}, "paste": {},
+	"column": {}, "tr": {}, "cksum": {}, "md5sum": {}, "sha1sum": {}, "sha256sum": {}, "sha512sum": {}, "b2sum": {}, "strings": {},
+	"hexdump": {}, "od": {}, "diff": {}, "cmp": {}, "comm": {}, "realpath": {}, "readlink": {}, "base64": {}, "fold": {}, "fmt": {},
+	"expand": {}, "join": {}, "jq": {}, "rev": {}, "cd": {check: isCD}, "pwd": {loose: true},
+	"uniq": {most: 1},
+	"file": {letters: "CzZ", long: []string{"--compile", "--uncompress", "--uncompress-noreport"}},
+	"sort": {letters: "oT", long: []string{"--output", "--compress-program", "--temporary-directory"}},
+	// Following links while they search would lead them out of the workspace.
+	"tree":  {letters: "oRl"},
+	"grep":  {pattern: true, letters: "R", long: []string{"--dereference-recursive"}},
+	"egrep": {pattern: true, letters: "R", long: []string{"--dereference-recursive"}},
+	"fgrep": {pattern: true, letters: "R", long: []string{"--dereference-recursive"}},
+	"rg":    {pattern: true, letters: "zL", long: []string{"--pre", "--hostname-bin", "--search-zip", "--follow"}},
+	"find":  {check: findReads},
+	"git":   {check: gitReads},
+	"go":    {check: goReads},
+	"date": {letters: "s", long: []string{"--set"}, check: func(args []string, known bool) bool {
+		return known && !slices.ContainsFunc(args, func(a string) bool { return a != "" && a[0] >= '0' && a[0] <= '9' })
+	}},
+	"echo": {loose: true}, "true": {loose: true}, "false": {loose: true}, ":": {loose: true}, "exit": {loose: true}, "return": {loose: true},
+	"basename": {loose: true}, "dirname": {loose: true}, "seq": {loose: true}, "sleep": {loose: true}, "which": {loose: true},
+	"type": {loose: true}, "whoami": {loose: true}, "id": {loose: true}, "uname": {loose: true}, "nproc": {loose: true}, "arch": {loose: true},
+	"uptime": {loose: true}, "break": {check: noArgs}, "continue": {check: noArgs}, "wait": {check: noArgs},
+	"command": {loose: true, check: func(args []string, _ bool) bool { return len(args) > 0 && strings.EqualFold(args[0], "-v") }},
+	"printf":  {loose: true, check: prints},
+	"set":     {check: setsOptions},
+	"test":    {loose: true, check: tests}, "[": {loose: true, check: tests},
+}
+
+// versioned are programs that do nothing but answer when asked for their
+// version.
+var versioned = []string{"go", "git", "node", "npm", "npx", "yarn", "pnpm", "bun", "deno", "python", "python3", "pip", "pip3", "uv", "ruby", "gem",
+	"cargo", "rustc", "java", "javac", "gcc", "clang", "make", "cmake", "docker", "kubectl", "gh", "rg", "bash", "curl"}
+
+// reads says that the command only reads. Where it reads is not judged here.
+func (c *command) reads() bool {
+	if c.opaque != "" {
+		return false
+	}
+	if len(c.words) == 0 {
+		return !slices.ContainsFunc(c.assigns, func(a assign) bool { return !a.local() })
+	}
+	if slices.ContainsFunc(c.assigns, func(a assign) bool { return !a.harmless() }) {
+		return false
+	}
+	words := c.words
+	if words[0].text == "find" {
+		_, words = findCommands(words) // what it runs is judged by itself
+	}
+	name, args := words[0].text, words[1:]
+	if len(args) == 1 && args[0].plain && (args[0].text == "--version" || args[0].text == "-V") && slices.Contains(versioned, name) {
+		return true
+	}
+	r, ok := readers[name]
+	if !ok {
+		return false
+	}
+	list, known := texts(args)
+	if r.check != nil && !r.check(list, known) {
+		return false
+	}
+	return r.loose || r.reads(args)
+}
+
+func (r reader) reads(args []word) bool {
+	operands := 0
+	for _, a := range args {
+		if !a.known && !a.globs {
+			return false
+		}
+		if a.text == "" || a.text[0] != '-' {
+			operands++
+		} else if writes(a.text, r.letters, r.long) {
+			return false
+		}
+	}
+	return r.most == 0 || operands <= r.most
+}
+
+// writes says whether an option is one of those that write. Long options may
+// be abbreviated, so every beginning of one counts.
+func writes(arg, letters string, long []string) bool {
+	if strings.HasPrefix(arg, "--") {
+		name, _, _ := strings.Cut(arg, "=")
+		return len(name) > 2 && slices.ContainsFunc(long, func(l string) bool { return strings.HasPrefix(l, name) })
+	}
+	return letters != "" && strings.ContainsAny(arg, letters)
+}
+
+func noArgs(args []string, _ bool) bool { return len(args) == 0 }
+
+func isCD(args []string, known bool) bool {
+	return known && len(args) > 0 && !strings.HasPrefix(strings.TrimPrefix(args[0], "--"), "-")
+}
+
+// setsOptions: only the options by which scripts stop at errors. Others change
+// how the rest would be read.
+func setsOptions(args []string, known bool) bool {
+	return known && len(args) > 0 && !slices.ContainsFunc(args, func(a string) bool {
+		return a != "pipefail" && (len(a) < 2 || a[0] != '-' || strings.Trim(a[1:], "euxo") != "")
+	})
+}
+
+var assigning = regexp.MustCompile("^-|[$`]|%[-+ #0-9.*']*[hlLjzt]*n")
+
+// prints: neither -v nor %n, which set a variable.
+func prints(args []string, _ bool) bool { return len(args) > 0 && !assigning.MatchString(args[0]) }
+
+// tests: one test with its operator written out. Others may evaluate what a
+// variable holds.
+func tests(args []string, _ bool) bool {
+	if len(args) > 0 && args[len(args)-1] == "]" {
+		args = args[:len(args)-1]
+	}
+	switch len(args) {
+	case 2:
+		return len(args[0]) == 2 && args[0][0] == '-' && strings.Contains("edfhLrwxsznpSbcgkutOG", args[0][1:])
+	case 3:
+		return slices.Contains([]string{"=", "==", "!=", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef"}, args[1])
+	}
+	return false
+}
+
+// findReads: no action that writes, and no name that a pattern may turn into
+// one.
+func findReads(args []string, known bool) bool {
+	return known && !slices.ContainsFunc(args, func(a string) bool {
+		return a == "-delete" || a == "-L" || a == "-follow" || strings.HasPrefix(a, "-fprint") || a == "-fls" || strings.HasPrefix(a, "-files0")
+	})
+}
+
+func goReads(args []string, known bool) bool {
+	if !known || len(args) == 0 {
+		return false
+	}
+	var bad []string
+	switch args[0] {
+	case "version", "doc", "help":
+		return true
+	case "env":
+		bad = []string{"w", "u", "C"}
+	case "list", "vet":
+		bad = []string{"toolexec", "vettool", "exec", "C", "mod", "modfile", "overlay", "fix", "ldflags", "gccgoflags", "compiler"}
+	default:
+		return false
+	}
+	return !slices.ContainsFunc(args[1:], func(a string) bool {
+		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
+		return strings.HasPrefix(a, "-") && slices.Contains(bad, name)
+	})
+}
+
+// gitReading are the subcommands that only read whatever operands they get.
+var gitReading = []string{"status", "diff", "log", "show", "rev-parse", "ls-files", "ls-tree", "blame", "annotate", "describe", "shortlog", "merge-base",
+	"rev-list", "cat-file", "name-rev", "for-each-ref", "grep", "whatchanged", "diff-tree", "diff-index", "diff-files", "show-ref", "count-objects", "check-ignore", "version"}
+
+// gitListing are subcommands that only read with these arguments, or with none
+// where "" is listed.
+var gitListing = map[string][]string{
+	"branch":   {"", "--list", "-l", "-a", "--all", "-r", "--remotes", "-v", "-vv", "--verbose", "--show-current", "--no-color"},
+	"tag":      {"", "--list", "-l"},
+	"remote":   {"", "-v", "--verbose"},
+	"stash":    {"list", "show"},
+	"worktree": {"list", "--porcelain"},
+	"reflog":   {"", "show"},
+	"config":   {"--list", "-l", "--get", "--get-all", "--show-origin", "--show-scope", "--global", "--local", "--system"},
+}
+
+// gitWrites are options that write a file or run a program.
+var gitWrites = []string{"--output", "--ext-diff", "--textconv", "--filters", "--open-files-in-pager", "--upload-pack", "--exec", "--contents"}
+
+func gitReads(args []string, known bool) bool {
+	for len(args) > 0 && (args[0] == "--no-pager" || args[0] == "-P") {
+		args = args[1:]
+	}
+	// Options before the subcommand may configure any program to be run.
+	if !known || len(args) == 0 || slices.ContainsFunc(args, func(a string) bool { return writes(a, "", gitWrites) }) {
+		return false
+	}
+	sub, args := args[0], args[1:]
+	if slices.Contains(gitReading, sub) {
+		return sub != "grep" || !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "-") && writes(a, "O", nil) })
+	}
+	allowed, ok := gitListing[sub]
+	if !ok {
+		return false
+	}
+	if len(args) == 0 {
+		return slices.Contains(allowed, "")
+	}
+	asked := false // for a list: then what follows are patterns and keys, not new names
+	for _, a := range args {
+		if !slices.Contains(allowed, a) && (!asked || strings.HasPrefix(a, "-")) {
+			return false
+		}
+		asked = asked || slices.Contains([]string{"--list", "-l", "--get", "--get-all", "list", "show"}, a)
+	}
+	return sub != "config" || asked
+}
+
+// fileWorkers change files and nothing else: the value is the options that do
+// not change that, or "-" where acceptEdits does not cover the program.
+var fileWorkers = map[string]string{
+	"mkdir": "pv", "touch": "acm", "cp": "afnpruvR", "mv": "fnuv",
+	"rm": "-", "rmdir": "-", "tee": "-", "ln": "-", "chmod": "-", "chown": "-", "truncate": "-", "install": "-", "shred": "-", "unlink": "-",
+}
+
+// touches returns the places that the command names, if it is known to read or
+// to change files. Their order is that of the words.
+func (p *Policy) touches(c *command) (reads, edits []place) {
+	if len(c.words) == 0 {
+		return nil, nil
+	}
+	name := base(c.words[0].text)
+	r, isReader := readers[name]
+	_, isWorker := fileWorkers[name]
+	if (!isReader || r.loose) && !isWorker {
+		return nil, nil
+	}
+	words := c.words
+	if name == "find" {
+		_, words = findCommands(words)
+	}
+	args := words[1:]
+	if r.pattern {
+		args = withoutPattern(args)
+	}
+	for _, w := range args {
+		for _, path := range pathsIn(w) {
+			at := p.placeOf(w, path, c.dirs)
+			reads = append(reads, at)
+			if isWorker {
+				edits = append(edits, at)
+			}
+		}
+	}
+	if isReader && len(reads) == 0 {
+		reads = []place{p.locate(".", c.dirs)}
+	}
+	return reads, edits
+}
+
+// withoutPattern leaves out the first operand, unless an option may have taken
+// its part.
+func withoutPattern(args []word) []word {
+	for _, a := range args {
+		t := a.text
+		if strings.HasPrefix(t, "--r") || strings.HasPrefix(t, "--f") || (len(t) > 1 && t[0] == '-' && t[1] != '-' && strings.ContainsAny(t, "ef")) {
+			return args
+		}
+	}
+	for i, a := range args {
+		if !strings.HasPrefix(a.text, "-") {
+			return slices.Delete(slices.Clone(args), i, i+1)
+		}
+	}
+	return args
+}
+
+// pathsIn returns what may be a path in a word: the word, the value of an
+// option, or what is glued to the letter of one.
+func pathsIn(w word) []string {
+	if !w.known && !w.globs {
+		return []string{w.raw}
+	}
+	t := w.text
+	if len(t) < 2 || t[0] != '-' {
+		if t == "" || t == "-" {
+			return nil
+		}
+		return []string{t}
+	}
+	if _, value, ok := strings.Cut(t, "="); ok {
+		return []string{value}
+	}
+	if i := strings.IndexAny(t, "/~"); i >= 0 && !strings.HasPrefix(t, "--") {
+		if j := strings.Index(t, ".."); j >= 0 && j < i {
+			i = j
+		}
+		return []string{t[i:]}
+	}
+	return nil
+}
+
+const maxMatches = 1000 // file names of one pattern
+
+// placeOf locates a word of a command; a pattern is every file that it matches.
+func (p *Policy) placeOf(w word, path string, dirs []string) place {
+	unknown := place{written: w.raw}
+	if !w.known && !w.globs {
+		return unknown
+	}
+	at := p.locate(path, dirs)
+	if !w.globs || len(at.names) == 0 {
+		return at
+	}
+	if strings.Count(path, "/**")+strings.Count(path, "*/") > 2 {
+		return unknown // too many directories to read
+	}
+	var matches []string
+	for _, name := range at.names {
+		found, err := filepath.Glob(name)
+		if err != nil || len(found) > maxMatches {
+			return unknown
+		}
+		matches = append(matches, found...)
+	}
+	for _, m := range matches {
+		if strings.HasPrefix(filepath.Base(m), "-") && !strings.Contains(path, "/") {
+			return unknown // it would be read as an option
+		}
+		at.names = append(at.names, p.locate(m, []string{""}).names...)
+	}
+	return at
+}

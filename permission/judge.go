@@ -17,6 +17,15 @@ type verdict struct {
 
 func no(by ReasonType, reason string) verdict { return verdict{by: by, reason: reason} }
 
+// stronger is the verdict that says more about why: a rule more than a mode,
+// and a mode more than the fact that it only reads. The first of equals stays.
+func stronger(a, b verdict) verdict {
+	if b.by == ByRule && a.by != ByRule || b.by == ByMode && a.by == ByReading {
+		return b
+	}
+	return a
+}
+
 // judge looks for a reason to allow every part of a call. The first part
 // without one decides.
 func (p *Policy) judge(c tool.Call, a tool.Access, parts []part) Decision {
@@ -32,17 +41,13 @@ func (p *Policy) judge(c tool.Call, a tool.Access, parts []part) Decision {
 	if len(parts) == 0 {
 		return asked(no(ByDefault, "no rule allows "+describe(c, a)))
 	}
-	best := verdict{by: ByReading}
+	best := verdict{ok: true, by: ByReading}
 	for _, pt := range parts {
 		v := p.permit(c.Name, a.Kind, pt)
 		if !v.ok {
 			return asked(v)
 		}
-		// A rule says more about why than a mode, and a mode more than the
-		// fact that it only reads.
-		if v.by == ByRule && best.by != ByRule || v.by == ByMode && best.by == ByReading {
-			best = v
-		}
+		best = stronger(best, v)
 	}
 	d := Decision{Behavior: Allow, ReasonType: best.by, Rule: best.rule}
 	switch best.by {
@@ -87,19 +92,32 @@ func (p *Policy) permit(name string, kind tool.AccessKind, pt part) verdict {
 	if kind == tool.AccessShell {
 		name = "" // a file that a command opens: only Edit and Read speak about it
 	}
+	if len(pt.place.names) == 0 {
+		return no(BySafety, "nobody can tell which file "+quoted(pt.place.written)+" is")
+	}
+	best := verdict{ok: true, by: ByReading}
+	for _, one := range pt.place.single() {
+		v := p.permitPlace(name, pt.kind, one)
+		if !v.ok {
+			return v
+		}
+		best = stronger(best, v)
+	}
+	return best
+}
+
+// permitPlace looks for a reason to allow a place by one of its names.
+func (p *Policy) permitPlace(name string, kind tool.AccessKind, at place) verdict {
 	for _, r := range p.Allow {
-		if !r.strict() && r.covers(name, pt.kind, forAllow) && p.matchesPlace(r, pt.place, pt.kind, forAllow) {
+		if !r.strict() && r.covers(name, kind, forAllow) && p.matchesPlace(r, at, kind, forAllow) {
 			return verdict{ok: true, by: ByRule, rule: r}
 		}
 	}
-	at := pt.place
 	guard := p.guarded(at)
 	switch {
-	case len(at.names) == 0:
-		return no(BySafety, "nobody can tell which file "+quoted(at.written)+" is")
 	case !p.inside(at):
 		return no(ByWorkspace, at.written+" is outside the workspace")
-	case pt.kind == tool.AccessRead:
+	case kind == tool.AccessRead:
 		return verdict{ok: true, by: ByReading}
 	case guard != "":
 		return no(BySafety, at.written+" is protected ("+guard+"), so an edit needs your word")
@@ -143,15 +161,16 @@ func (p *Policy) permitInner(c *command) verdict {
 		if !c.reads() {
 			return no(ByDefault, "no rule allows "+quoted(c.written))
 		}
-		best = p.permitReading(c)
+		if best = p.permitReading(c); !best.ok {
+			return best
+		}
 	}
 	for _, pt := range c.inner {
-		if !best.ok {
-			break
+		v := p.permit("", tool.AccessShell, pt)
+		if !v.ok {
+			return v
 		}
-		if v := p.permit("", tool.AccessShell, pt); !v.ok || v.by != ByReading {
-			best = v
-		}
+		best = stronger(best, v)
 	}
 	return best
 }
@@ -163,7 +182,7 @@ func (p *Policy) permitReading(c *command) verdict {
 		if len(at.names) == 0 {
 			return no(BySafety, "nobody can tell what "+quoted(c.written)+" reads")
 		}
-		if !p.inside(at) && !p.mayRead(at) {
+		if !p.mayRead(at) {
 			return no(ByWorkspace, quoted(c.written)+" leaves the workspace")
 		}
 	}
@@ -178,11 +197,11 @@ func (p *Policy) permitReading(c *command) verdict {
 	return verdict{ok: true, by: ByReading}
 }
 
-// mayRead says that a Read rule opens a place outside the workspace, for
-// commands as for tools.
+// mayRead says that a command may read a place: it is inside the workspace, or
+// Read rules open it, for commands as for tools.
 func (p *Policy) mayRead(at place) bool {
-	return slices.ContainsFunc(p.Allow, func(r Rule) bool {
-		return r.Tool == "Read" && p.matchesPlace(r, at, tool.AccessRead, forAllow)
+	return !slices.ContainsFunc(at.single(), func(one place) bool {
+		return !p.permitPlace("Read", tool.AccessRead, one).ok
 	})
 }
 

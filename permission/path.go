@@ -18,6 +18,15 @@ type place struct {
 	names []string
 }
 
+// single returns the place once for each of its names.
+func (at place) single() []place {
+	all := make([]place, len(at.names))
+	for i := range at.names {
+		all[i] = place{written: at.written, names: at.names[i : i+1]}
+	}
+	return all
+}
+
 // locate finds the place of a path as it was written in a call. dirs are the
 // directories that it may be relative to; all of their answers count.
 func (p *Policy) locate(written string, dirs []string) place {
@@ -178,8 +187,8 @@ func (p *Policy) rooted(guard, name string) bool {
 	})
 }
 
-// matchesPlace says whether a path rule matches: to allow, all names of the
-// place must match; to deny or ask, one is enough.
+// matchesPlace says whether a path rule matches: to deny or ask, one name of
+// the place is enough; to allow, all must match.
 func (p *Policy) matchesPlace(r Rule, at place, kind tool.AccessKind, in intent) bool {
 	named := func(name string) bool { return r.whole() || p.matchesName(r, name, in) }
 	if in == forCaution {

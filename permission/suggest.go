@@ -126,7 +126,7 @@ func (p *Policy) suggestReading(c *command) []Rule {
 	var rules []Rule
 	reads, _ := p.touches(c)
 	for _, at := range reads {
-		if !p.inside(at) && !p.mayRead(at) {
+		if !p.mayRead(at) {
 			rules = append(rules, p.suggestPlace(part{kind: tool.AccessRead, place: at})...)
 		}
 	}
@@ -142,7 +142,11 @@ func (p *Policy) suggestPlace(pt part) []Rule {
 		return nil
 	}
 	var rules []Rule
-	for _, name := range pt.place.names {
+	for _, one := range pt.place.single() {
+		if p.permitPlace(kind, pt.kind, one).ok {
+			continue
+		}
+		name := one.names[0]
 		if name == "/" {
 			return nil
 		}

@@ -57,7 +57,7 @@ func (e *evidence) settle(out *Error) {
 	}
 	switch out.Kind {
 	case RateLimit, Overloaded, ServerError, Timeout, Network:
-		if out.Retry == RetryYes && out.Hint.After > 0 {
+		if out.Retry == RetryYes && (out.Hint.After > 0 || out.Hint.Reset != "") {
 			out.Retry = RetryAfter
 		}
 	case QuotaExhausted:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -176,4 +177,31 @@ func BenchmarkClassify(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		Classify(rows[i%len(rows)].report())
 	}
+}
+
+// TestWordings guards the breadth of the rules: the ways in which vendors,
+// gateways and clients are known to say things, beyond the corpus.
+func TestWordings(t *testing.T) {
+	data, err := os.ReadFile("testdata/wordings.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+	wrong := 0
+	for i, line := range lines {
+		f := strings.SplitN(line, "\t", 4)
+		if len(f) != 4 {
+			t.Fatalf("line %d has %d columns", i+1, len(f))
+		}
+		status, inStream := strings.CutSuffix(f[1], "s")
+		r := Report{Provider: f[2], Body: []byte(f[3]), InStream: inStream}
+		if r.Status, err = strconv.Atoi(status); err != nil {
+			t.Fatalf("line %d: %v", i+1, err)
+		}
+		if e := Classify(r); string(e.Kind) != f[0] {
+			wrong++
+			t.Errorf("line %d: %s by %s, want %s\n\t%.200s", i+1, e.Kind, e.Rule, f[0], f[3])
+		}
+	}
+	t.Logf("%d of %d", len(lines)-wrong, len(lines))
 }

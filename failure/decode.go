@@ -1,6 +1,8 @@
 package failure
 
 import (
+	"context"
+	"errors"
 	"regexp"
 	"strconv"
 	"strings"
@@ -44,6 +46,9 @@ func examine(r Report) *evidence {
 	}
 	raw = strings.ToValidUTF8(raw, "\uFFFD")
 	e := &evidence{Report: r, raw: raw, header: map[string]string{}, fields: map[string]float64{}}
+	if r.Status >= 400 && !errors.Is(r.Err, context.Canceled) {
+		e.Err = nil // the answer failed already: that its body broke off as well decides nothing
+	}
 	for name, values := range r.Header {
 		if len(values) > 0 {
 			e.header[strings.ToLower(name)] = strings.TrimSpace(values[0])
@@ -74,6 +79,14 @@ var (
 		`content_policy_fallback|context_window_fallback|fallbacks)=(?:\[[^\]]*\]|[^\s"'}]*)|handle with litellm\.\w+`)
 )
 
+// echo is what a server repeats of the request. A conversation may talk of
+// anything, rate limits included.
+var echo = regexp.MustCompile(`["'](?:input|content|prompt|arguments|failed_generation|partial_json)["']: ?(?:"[^"]*"|'[^']*')`)
+
+// memberName matches names of members that are words of the rules as well:
+// "message" names where the sentence stands, not what is too long.
+var memberName = regexp.MustCompile(`["'](?:messages?|msg|error|request|response|details?|text|query|document|model|body)["']: ?|\b(?:error_)?message: `)
+
 // words reduces raw to the words that phrases are looked for in. Links go, since
 // their paths talk of billing and rate limits whatever the failure is.
 func words(raw string, html bool) string {
@@ -89,6 +102,7 @@ func words(raw string, html bool) string {
 		s = tag.ReplaceAllString(hidden.ReplaceAllString(s, " "), " ")
 	}
 	s = strings.ToLower(typeface.Replace(link.ReplaceAllString(s, " ")))
+	s = memberName.ReplaceAllString(echo.ReplaceAllString(s, ""), " ")
 	s = strings.TrimSpace(blank.ReplaceAllString(trailer.ReplaceAllString(s, " "), " "))
 	if len(s) > maxHead+maxTail {
 		s = strings.ToValidUTF8(s[:maxHead], "") + " … " + strings.ToValidUTF8(s[len(s)-maxTail:], "")

@@ -64,17 +64,29 @@ func answered(statuses ...int) func(*evidence) bool {
 	return func(e *evidence) bool { return slices.Contains(statuses, e.verdict()) }
 }
 
-func both(a, b func(*evidence) bool) func(*evidence) bool {
-	return func(e *evidence) bool { return a(e) && b(e) }
+func all(tests ...func(*evidence) bool) func(*evidence) bool {
+	return func(e *evidence) bool {
+		for _, holds := range tests {
+			if !holds(e) {
+				return false
+			}
+		}
+		return true
+	}
 }
 
-func either(a, b func(*evidence) bool) func(*evidence) bool {
-	return func(e *evidence) bool { return a(e) || b(e) }
+func either(tests ...func(*evidence) bool) func(*evidence) bool {
+	return func(e *evidence) bool {
+		return slices.ContainsFunc(tests, func(holds func(*evidence) bool) bool { return holds(e) })
+	}
 }
 
 func not(a func(*evidence) bool) func(*evidence) bool {
 	return func(e *evidence) bool { return !a(e) }
 }
+
+// oneOf is a choice of wordings inside a way of saying something.
+func oneOf(wordings ...string) string { return "(?:" + strings.Join(wordings, "|") + ")" }
 
 // idea compiles the ways in which one thing is said, as patterns over words:
 // lower case, one space between them.

@@ -2,8 +2,8 @@ package failure
 
 var (
 	forbidden = idea(
-		`not (?:currently |yet )?(?:allowed|available|supported|permitted|enabled) (?:for|in|by|to) (?:this|your|the) (?:\w+ )?(?:organization|subscription|account|plan|tier|country|region|location|workspace|project|team|user)`,
-		`(?:organization|account|project|team|workspace|user|app)(?: \S+)? (?:has been|is|was) (?:\w+ )?(?:disabled|suspended|deactivated|banned|blocked|terminated|restricted|locked)`,
+		`not (?:currently |yet )?(?:allowed|available|supported|permitted|enabled) (?:for|in|by|to) (?:this|your|the) (?:\w+ )?`+oneOf(`organization|subscription|account|plan|tier|country|region|location|workspace|project|team|user`),
+		`(?:organization|account|project|team|workspace|user|app)(?: \S+)? (?:has been|is|was) (?:\w+ )?`+oneOf(`disabled|suspended|deactivated|banned|blocked|terminated|restricted|locked`),
 		`(?:country|region|territory|location)[\w ,]{0,40} (?:is )?(?:not supported|unsupported|not available|blocked|restricted)`,
 		`unsupported[_ ](?:country|region)|not authorized to|only authorized for|not entitled`,
 		`(?:don't|do not|does not|doesn't) have (?:\w+ )?(?:access|permissions?|rights?|privileges|authoriz\w+)`,
@@ -18,11 +18,18 @@ var (
 		`policy (?:prevents|forbids|blocks)|explicit deny|权限|无权|未授权访问|地区|区域不支持|账号已?(?:被封|封禁|停用)`,
 		`账户已?(?:被封|封禁|停用|异常)`,
 	)
-	forbiddenCode = coded("unsupported_country_region_territory", "permission_denied", "AppIdNoAuthError", "request_forbidden", "account_deactivated", "organization_disabled", "AccessDeniedException", "oauth_org_not_allowed", "SERVICE_DISABLED")
+	forbiddenCode = coded(
+		"unsupported_country_region_territory", "permission_denied", "AppIdNoAuthError",
+		"request_forbidden", "account_deactivated", "organization_disabled", "AccessDeniedException",
+		"oauth_org_not_allowed", "SERVICE_DISABLED",
+	)
 
 	credential = idea(
 		`api[-_ ]?keys?\b|_api_key|(?:subscription|user|virtual|secret|access|auth) key|credentials?`,
-		`(?:security|access|auth|authentication|bearer|oauth|refresh|id|session|user|invalid|jwt|personal access)[ _]?tokens?\b`,
+		oneOf(
+			`security|access|auth|authentication|bearer|oauth|refresh|id|session|user|invalid|jwt`,
+			`personal access`,
+		)+`[ _]?tokens?\b`,
 		`token (?:is |has |was |does |not |signature )|authentication|authoriz|unauthoriz|unauthenticated`,
 		`log ?in\b|sign(?:ing)? in\b|logged in|密钥|令牌|鉴权|认证|登录|身份验证|apikey|身份`,
 	)
@@ -39,19 +46,40 @@ var (
 	)
 
 	absent = idea(
-		`(?:model|deployment|endpoint|engine|publisher)s?\b[^;{]{0,120}?(?:not[ _]found|does(?: not|n't) exist|do(?: not|n't) exist|not exist|is not (?:a )?(?:valid|available|recognized|known|found|loaded|deployed)|not (?:yet )?available|no longer|unknown|unsupported model|isn't supported|is not supported\b|has been (?:deprecated|decommissioned|removed|retired|deleted|shut)|decommissioned|deprecated|retired|end of life|reached the end|was not found|could not be found|not deployed|not activated|not open|(?:not|only) available (?:with|on) the \w+ \w+ plan|has not been activated|is not a known)`,
-		`(?:no such|unknown|invalid|not found the|unrecognized|nonexistent|unsupported|no endpoints? found|could not find|couldn't find|cannot find|can't find|no available (?:channels?|providers?|endpoints?)|no (?:healthy )?(?:deployments?|providers?|allowed providers)(?: are)? available)[\w :]{0,30}\b(?:model|deployment|endpoint|engine)\b`,
-		`not (?:a )?(?:valid|known) model|no endpoints? found for|invalid model|no endpoints found`,
+		`(?:model|deployment|endpoint|engine|publisher)s?\b[^;{]{0,120}?`+oneOf(
+			`not[ _]found|does(?: not|n't) exist|do(?: not|n't) exist|not exist`,
+			`is not (?:a )?(?:valid|available|recognized|known|found|loaded|deployed)|not (?:yet )?available`,
+			`no longer|unknown|unsupported model|isn't supported|is not supported\b`,
+			`has been (?:deprecated|decommissioned|removed|retired|deleted|shut)|decommissioned|deprecated`,
+			`retired|end of life|reached the end|was not found|could not be found|not deployed|not activated`,
+			`not open|(?:not|only) available (?:with|on) the \w+ \w+ plan|has not been activated`,
+			`is not a known`,
+		),
+		oneOf(
+			`no such|unknown|invalid|not found the|unrecognized|nonexistent|unsupported|no endpoints? found`,
+			`could not find|couldn't find|cannot find|can't find`,
+			`no available (?:channels?|providers?|endpoints?)`,
+			`no (?:healthy )?(?:deployments?|providers?|allowed providers)(?: are)? available`,
+		)+`[\w :]{0,30}\b(?:model|deployment|endpoint|engine)\b`,
+		`not (?:a )?(?:valid|known) model|no endpoints? found for|is not available with the [\w ]{1,20} plan|invalid model|no endpoints found`,
 		`rejected model|model id is invalid|model identifier is invalid|not have access to (?:the )?model`,
 		`not allowed to access (?:the |this )?model|can only access models|provider not provided`,
 		`model:? \S+ (?:not found|is not)|模型[^。]{0,30}(?:不存在|未找到|未开通|不可用|已下线|不支持)`,
 		`(?:不存在|未找到|未开通|找不到)[^。]{0,12}模型|无可用渠道`,
 	)
-	absentCode = coded("model_not_found", "ModelNotFound", "DeploymentNotFound", "InvalidEndpointOrModel.NotFound", "ModelNotOpen", "model_not_available", "model_not_supported", "unsupported_model", "invalid_model", "model_decommissioned", "InvalidModel", "unknown_model", "ModelNotExist", "model_terms_required", "NoSuchModel", "key_model_access_denied")
-	ability    = idea(
+	absentCode = coded(
+		"model_not_found", "ModelNotFound", "DeploymentNotFound", "InvalidEndpointOrModel.NotFound",
+		"ModelNotOpen", "model_not_available", "model_not_supported", "unsupported_model",
+		"invalid_model", "model_decommissioned", "InvalidModel", "unknown_model", "ModelNotExist",
+		"model_terms_required", "NoSuchModel", "key_model_access_denied",
+	)
+	ability = idea(
 		`(?:does(?: not|n't)|do(?: not|n't)|cannot) support`,
 		`that support (?:\w+ )?(?:tool|function|image|parameter|json|structured|cache|prompt)`,
-		`\b(?:tools?|functions?|json|stream\w*|images?|parameters?|features?|response_format|schema|temperature|mode|system prompt|prefill|operation|method|api|values?)\b[^.;]{0,40} (?:is|are)(?: currently)? not supported`,
+		`\b`+oneOf(
+			`tools?|functions?|json|stream\w*|images?|parameters?|features?|response_format|schema`,
+			`temperature|mode|system prompt|prefill|operation|method|api|values?`,
+		)+`\b[^.;]{0,40} (?:is|are)(?: currently)? not supported`,
 		`unsupported (?:value|parameter)|model requires more|does not represent`,
 	)
 )
@@ -73,7 +101,7 @@ var accessRules = []rule{
 		name:   "model-access",
 		reason: "access to a model is granted by an administrator; the model itself exists",
 		kind:   Permission, retry: RetryNo,
-		when: both(says(idea(
+		when: all(says(idea(
 			`model access is denied|(?:don't|do not|does not) have access to the model with`,
 			`not authorized to perform|you are not authorized|explicit deny|permission '[^']+' (?:was )?denied`,
 		)), not(absentCode)),
@@ -91,31 +119,36 @@ var accessRules = []rule{
 		name:   "model-missing",
 		reason: "the model, deployment or endpoint is missing, or not open to this caller; to change it is the cure in either case",
 		kind:   ModelNotFound, retry: RetryNo,
-		when: both(either(absentCode, both(says(absent), not(says(ability)))), not(says(idea(`api key|invalid endpoint key|subscription key`)))),
+		when: all(either(absentCode, all(says(absent), not(says(ability)))), not(says(idea(`api key|invalid endpoint key|subscription key`)))),
 	},
 	{
 		name:   "forbidden-here",
 		reason: "the account, its plan, its region or a policy forbids it: a new login meets the same rule",
 		kind:   Permission, retry: RetryNo,
-		when: both(says(forbidden), not(says(idea(`subscription key|invalid api key|incorrect api key`)))),
+		when: all(says(forbidden), not(says(idea(`subscription key|invalid api key|incorrect api key`)))),
 	},
 	{
 		name:   "credential",
 		reason: "a key or a login that is missing, wrong or not valid any more",
 		kind:   Auth, retry: RetryNo,
-		when: both(either(says(credential, unfit), says(userGone)), answered(0, 200, 400, 401, 403, 404, 407, 500, 503)),
+		when: all(either(says(credential, unfit), says(userGone)), answered(0, 200, 400, 401, 403, 404, 407, 500, 503)),
 	},
 	{
 		name:   "credential-code",
 		reason: "codes of a bad key, in a body without a telling word",
 		kind:   Auth, retry: RetryNo,
-		when: coded("authentication_error", "invalid_api_key", "API_KEY_INVALID", "invalid_authentication_error", "UNAUTHENTICATED", "UnrecognizedClientException", "ExpiredTokenException", "InvalidSignatureException", "unauthorized", "token_expired", "invalid_token", "incomplete_signature", "AuthenticationError", "missing_api_key"),
+		when: coded(
+			"authentication_error", "invalid_api_key", "API_KEY_INVALID", "invalid_authentication_error",
+			"UNAUTHENTICATED", "UnrecognizedClientException", "ExpiredTokenException",
+			"InvalidSignatureException", "unauthorized", "token_expired", "invalid_token",
+			"incomplete_signature", "AuthenticationError", "missing_api_key",
+		),
 	},
 	{
 		name:   "forbidden-code",
 		reason: "codes of an account that may not",
 		kind:   Permission, retry: RetryNo,
-		when: both(forbiddenCode, not(answered(401))),
+		when: all(forbiddenCode, not(answered(401))),
 	},
 }
 

@@ -53,7 +53,7 @@ var contradictionRules = []rule{
 		name:   "wrong-protocol",
 		reason: "two ends that speak different protocols: an address or a proxy setting is wrong, and stays so",
 		kind:   Network, retry: RetryNo,
-		when: both(unanswered, says(idea(
+		when: all(unanswered, says(idea(
 			`http response to https client|first record does not look like a tls|wrong[_ ]version[_ ]number`,
 			`unsupported protocol scheme|only absolute urls|invalid url|failed to parse url`,
 		))),
@@ -88,13 +88,13 @@ var requestRules = []rule{
 		name:   "tool-arguments",
 		reason: "the arguments or the id of a call are malformed: pairs are whole, the text in one of them is not",
 		kind:   InvalidRequest, retry: RetryNo,
-		when: both(says(toolPart, format), not(says(idea(`without|corresponding|must be followed|unexpected`)))),
+		when: all(says(toolPart, format), not(says(idea(`without|corresponding|must be followed|unexpected`)))),
 	},
 	{
 		name:   "tool-pairing",
 		reason: "calls and results must stand in pairs, each vendor says so in other words",
 		kind:   ToolPairing, retry: RetryNo,
-		when: either(says(toolPart, unpaired), both(coded("invalid_request_message_order"), says(idea(`tool`)))),
+		when: says(toolPart, unpaired),
 	},
 	{
 		name:   "unknown-parameter",
@@ -115,13 +115,23 @@ var (
 		`\bdocuments?\b|\bthe file\b|\battachments?\b|图片|图像|文档|视频`,
 	)
 	mediaBig = idea(
-		`(?:image|pdf|picture|media|video|audio|document|attachment|图片|图像)s?\b?[^;]{0,120}?(?:exceeds?\b|too (?:large|big|many)|\d > \d|(?:larger|bigger|greater) than|maximum of|max(?:imum)? (?:allowed )?(?:size|pixels)|over the|is limited|at most|no more than|过大|超过|超出|太大)`,
-		`(?:maximum of|at most|up to|too many|too much|too large|exceeds?|more than) (?:\d+ )?(?:pdf |image |document |\d+ )*(?:pages|images?|media|documents|videos?|image|pdf|pixels)\b`,
+		`(?:image|pdf|picture|media|video|audio|document|attachment|图片|图像)s?\b?[^;]{0,120}?`+oneOf(
+			`exceeds?\b|too (?:large|big|many)|\d > \d|(?:larger|bigger|greater) than|maximum of`,
+			`max(?:imum)? (?:allowed )?(?:size|pixels)|over the|is limited|at most|no more than|过大|超过|超出|太大`,
+		),
+		oneOf(`maximum of|at most|up to|too many|too much|too large|exceeds?|more than`)+` (?:\d+ )?(?:pdf |image |document |\d+ )*(?:pages|images?|media|documents|videos?|image|pdf|pixels)\b`,
 	)
 	mediaBad = idea(
-		`(?:image|pdf|picture|media|video|audio|document|attachment|content type|图片|图像)s?\b?[^;]{0,120}?(?:unsupported|not supported|not valid|invalid|corrupt|damaged|could not|couldn't|cannot|can't|unable|fail|not a valid|password|encrypted|only supported|does not (?:represent|match|support)|appears to be|should be|decode|download|unreadable|malformed|错误|失败|不支持)`,
+		oneOf(`image|pdf|picture|media|video|audio|document|attachment|content type|图片|图像`)+`s?\b?[^;]{0,120}?`+oneOf(
+			`unsupported|not supported|not valid|invalid|corrupt|damaged|could not|couldn't|cannot|can't`,
+			`unable|fail|not a valid|password|encrypted|only supported|does not (?:represent|match|support)`,
+			`appears to be|should be|decode|download|unreadable|malformed|错误|失败|不支持`,
+		),
 		`unable to (?:download|fetch|read|process) the file|missing data required for image`,
-		`(?:unsupported|not supported?|invalid|corrupt\w*|could not|couldn't|cannot|can't|unable to|fail\w*|does(?: not|n't) support|password|decod\w*|download\w*|support|malformed)[^;]{0,60}?(?:image|pdf|picture|media|video|audio|document|vision|multimodal|attachment|图片|图像)`,
+		oneOf(
+			`unsupported|not supported?|invalid|corrupt\w*|could not|couldn't|cannot|can't|unable to|fail\w*`,
+			`does(?: not|n't) support|password|decod\w*|download\w*|support|malformed`,
+		)+`[^;]{0,60}?`+oneOf(`image|pdf|picture|media|video|audio|document|vision|multimodal|attachment|图片|图像`),
 	)
 )
 
@@ -131,31 +141,34 @@ var mediaRules = []rule{
 		name:   "media-fetch-timeout",
 		reason: "the provider could not fetch a linked file in time: the only media fault that may pass by itself",
 		kind:   MediaInvalid, retry: RetryYes,
-		when: both(says(idea(`(?:timeout|timed out)[^.]{0,30}(?:download|fetch)|(?:download|fetch)[^.]{0,60}(?:timeout|timed out)`)),
+		when: all(says(idea(`(?:timeout|timed out)[^.]{0,30}(?:download|fetch)|(?:download|fetch)[^.]{0,60}(?:timeout|timed out)`)),
 			either(coded("invalid_image_url"), says(mediaPart))),
 	},
 	{
 		name:   "media-unsupported",
 		reason: "the format or the model's eyes are at fault; such texts often recite the size limits too",
 		kind:   MediaInvalid, retry: RetryNo,
-		when: both(either(says(idea(
+		when: all(either(says(idea(
 			`unsupported (?:image|media|document|file)|not a (?:multimodal|vision) model`,
 			`(?:image|media|pdf|vision)[\w ]{0,20} (?:is|are) (?:only |not )supported`,
 			`(?:support|accept)s? (?:image|media|vision|multimodal|pdf|audio)`,
 		)),
-			coded("invalid_image_format", "image_parse_error", "unsupported_image_media_type", "image_content_policy")), either(says(mediaPart), says(idea(`vision|multimodal`)))),
+			coded(
+				"invalid_image_format", "image_parse_error", "unsupported_image_media_type",
+				"image_content_policy",
+			)), either(says(mediaPart), says(idea(`vision|multimodal`)))),
 	},
 	{
 		name:   "media-too-large",
 		reason: "one file is over a limit of bytes, pixels, pages or count: those numbers are no tokens",
 		kind:   MediaTooLarge, retry: RetryNo,
-		when: both(says(mediaPart, mediaBig), not(says(mediaPhraseVeto))),
+		when: all(says(mediaPart, mediaBig), not(says(mediaPhraseVeto))),
 	},
 	{
 		name:   "media-invalid",
 		reason: "one file cannot be read, or is not what it is declared to be",
 		kind:   MediaInvalid, retry: RetryNo,
-		when: both(says(mediaPart, mediaBad), not(says(mediaPhraseVeto))),
+		when: all(says(mediaPart, mediaBad), not(says(mediaPhraseVeto))),
 	},
 }
 
@@ -173,7 +186,7 @@ var (
 		`content exists risk|usage polic|acceptable use|responsible ?ai|moderation|flagged (?:for|as|by)`,
 		`was flagged|violat\w+ (?:of |our |the |\w+'s )*(?:\w+ )?(?:polic|guideline|terms|content)|violative`,
 		`safety (?:reasons|filter|system|settings|policy|guard)|considered high risk`,
-		`(?:prompt|response|request|output|input|content|candidate)[\w ]{0,30} (?:was |were |is |has been |got )?(?:blocked|rejected|filtered)[^.]{0,60}(?:safety|polic|content|filter|moderat|prohibited|harm|sensitive|risk)`,
+		`(?:prompt|response|request|output|input|content|candidate)[\w ]{0,30} (?:was |were |is |has been |got )?(?:blocked|rejected|filtered)[^.]{0,60}`+oneOf(`safety|polic|content|filter|moderat|prohibited|harm|sensitive|risk`),
 		`prompt was blocked|output blocked|content blocked by`,
 		`blocked due to (?:recitation|safety|prohibited|blocklist|language|other)|inappropriate content`,
 		`harmful content|unsafe content|prohibited content|sensitive content|(?:input|output) new_sensitive`,
@@ -188,19 +201,25 @@ var policyRules = []rule{
 		name:   "content-policy-code",
 		reason: "finish reasons and codes that mean a refusal, whatever else the answer holds",
 		kind:   ContentPolicy, retry: RetryNo,
-		when: coded("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation", "data_inspection_failed", "DataInspectionFailed",
-			"SAFETY", "RECITATION", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "IMAGE_SAFETY", "refusal", "moderation_blocked", "sensitive_words_detected",
-			"content_moderation", "guardrail_intervened", "cyber_policy", "bio_policy", "content_blocked"),
+		when: coded(
+			"content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation",
+			"data_inspection_failed", "DataInspectionFailed", "SAFETY", "RECITATION", "PROHIBITED_CONTENT",
+			"BLOCKLIST", "SPII", "IMAGE_SAFETY", "refusal", "moderation_blocked", "sensitive_words_detected",
+			"content_moderation", "guardrail_intervened", "cyber_policy", "bio_policy", "content_blocked",
+		),
 	},
 	{
 		name:   "content-policy",
 		reason: "the words say that a policy refused the content; an invitation to change the prompt is none to repeat it",
 		kind:   ContentPolicy, retry: RetryNo,
-		when: both(says(refused), not(says(settingPhrase))),
+		when: all(says(refused), not(says(settingPhrase))),
 	},
 }
 
 var certificate = idea(
-	`x509|certificate (?:verify failed|signed by unknown|has expired|is not (?:valid|trusted))|(?:self[- ]signed|expired|invalid|unknown|untrusted) (?:peer )?cert`,
-	`issuer cert|cert\w*_(?:verify|has_expired|authority)|sslcertverif|unable_to_(?:verify|get)_\w*(?:signature|issuer)|depth_zero_self|self_signed_cert|err_tls_cert|verify (?:the )?(?:first )?certificate|altname|hostname mismatch`,
+	`x509|certificate (?:verify failed|signed by unknown|has expired|is not (?:valid|trusted))`,
+	`(?:self[- ]signed|expired|invalid|unknown|untrusted) (?:peer )?cert`,
+	`issuer cert|cert\w*_(?:verify|has_expired|authority)|sslcertverif`,
+	`unable_to_(?:verify|get)_\w*(?:signature|issuer)|depth_zero_self|self_signed_cert|err_tls_cert`,
+	`verify (?:the )?(?:first )?certificate|altname|hostname mismatch`,
 )

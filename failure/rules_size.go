@@ -6,8 +6,18 @@ const headroom = 1024
 
 var (
 	overflow = idea(
-		`(?:prompt|input|inputs|context|conversation|history|messages?|request|query|text|chat)\b[^;]{0,80}?\b(?:too long|too large|too big|too many tokens|(?:longer|larger|greater|more|bigger) than|exceed\w*|overflow\w*|surpass\w*|beyond|(?:do|does)(?: not|n't) fit|must (?:be|have) (?:less|fewer|<=|at most|shorter)|over the (?:limit|maximum)|out of range)`,
-		`(?:exceed\w*|over|beyond|reach\w*|longer than|larger than|greater than|surpass\w*|>=?|overflow\w*|than|above)\W[^;]{0,60}?(?:context|token limit|max_seq|sequence length|prompt length|input length|n_ctx|number of tokens|input tokens|window)`,
+		oneOf(`prompt|input|inputs|context|conversation|history|messages?|request|query|text|chat`)+`\b[^;]{0,80}?\b`+oneOf(
+			`too long|too large|too big|too many tokens|(?:longer|larger|greater|more|bigger) than|exceed\w*`,
+			`overflow\w*|surpass\w*|beyond|(?:do|does)(?: not|n't) fit`,
+			`must (?:be|have) (?:less|fewer|<=|at most|shorter)|over the (?:limit|maximum)|out of range`,
+		),
+		oneOf(
+			`exceed\w*|over|beyond|reach\w*|longer than|larger than|greater than|surpass\w*|>=?|overflow\w*`,
+			`than|above`,
+		)+`\W[^;]{0,60}?`+oneOf(
+			`context|token limit|max_seq|sequence length|prompt length|input length|n_ctx|number of tokens`,
+			`input tokens|window`,
+		),
 		`supports? (?:only )?up to|input token count`,
 		`max(?:imum)? (?:context|prompt|input|sequence)[_ ]?(?:length|size|window|tokens)`,
 		`context[_ ](?:length|window|size)(?:[_ ]limit)?[_ ](?:exceeded|overflow|full|is full)`,
@@ -64,7 +74,7 @@ var sizeRules = []rule{
 		name:   "body-too-large",
 		reason: "bytes of the body against a limit of the edge; the same words with tokens in them mean the window",
 		kind:   RequestTooLarge, retry: RetryNo,
-		when: both(either(says(inBytes), coded("request_too_large", "payload_too_large")), not(says(inTokens))),
+		when: all(either(says(inBytes), coded("request_too_large", "payload_too_large")), not(says(inTokens))),
 	},
 	{
 		name:   "less-output-fits",
@@ -90,8 +100,11 @@ var sizeRules = []rule{
 		name:   "input-too-long",
 		reason: "the input is longer than the window, or the sum is and nothing tells its parts",
 		kind:   ContextOverflow, retry: RetryNo,
-		when: either(both(says(overflow, aboutWindow), not(either(lateOnly, says(belowFloor)))), coded("context_length_exceeded", "exceed_context_size_error", "tokens_limit_reached", "prompt_too_long",
-			"model_max_prompt_tokens_exceeded", "context_window_exceeded", "model_context_window_exceeded", "max_prompt_tokens_exceeded", "input_too_long", "ContextWindowExceededError", "string_too_long")),
+		when: either(all(says(overflow, aboutWindow), not(either(lateOnly, says(belowFloor), says(notTheInput)))), coded(
+			"context_length_exceeded", "exceed_context_size_error", "tokens_limit_reached", "prompt_too_long",
+			"model_max_prompt_tokens_exceeded", "context_window_exceeded", "model_context_window_exceeded",
+			"max_prompt_tokens_exceeded", "input_too_long", "ContextWindowExceededError", "string_too_long",
+		)),
 	},
 	{
 		name:   "input-too-many-characters",
@@ -103,7 +116,7 @@ var sizeRules = []rule{
 		name:   "body-too-large-status",
 		reason: "413 without a word about tokens",
 		kind:   RequestTooLarge, retry: RetryNo,
-		when: both(answered(413), not(says(inTokens))),
+		when: all(answered(413), not(says(inTokens))),
 	},
 	{
 		name:   "window-by-status",
@@ -120,6 +133,7 @@ func lateOnly(e *evidence) bool {
 
 var (
 	windowNamed = idea(`token|context[ _](?:length|window|size|limit)|prompt`)
+	notTheInput = idea(`stop sequences|\b\w+_key\b|header|temperature|\btools?: too many`)
 	belowFloor  = idea(`must be (?:greater|positive|at least)|greater than or equal`)
 )
 

@@ -35,7 +35,7 @@ var (
 	broken = idea(
 		`econnreset|econnrefused|econnaborted|epipe|broken pipe|enotfound|eai_again|ehostunreach|enetunreach`,
 		`enetdown|socket`,
-		`connection (?:was |is |has been )?(?:error|reset|refused|aborted|closed|lost|dropped|failed|terminated|broken|interrupted)`,
+		`connection (?:was |is |has been )?`+oneOf(`error|reset|refused|aborted|closed|lost|dropped|failed|terminated|broken|interrupted`),
 		`connection attempt failed`,
 		`(?:could not|couldn't|cannot|can't|unable to|failed to) (?:connect|establish|reach|resolve)`,
 		`connection (?:to \S+ )?(?:failed|error)`,
@@ -63,7 +63,7 @@ var (
 		`unexpected token '?<|invalid character '<'|"?<!doctype|expecting value: line 1|is not valid json`,
 		`(?:invalid|not|non)[- ]json (?:response|body|answer)`,
 		`(?:failed|unable) to parse (?:the )?(?:json|response)|unexpected content[- ]type|instead of json`,
-		`could not parse response`,
+		`could not parse response|cannot unmarshal|looking for beginning of value`,
 	)
 )
 
@@ -96,38 +96,42 @@ var wireRules = []rule{
 		name:   "reset-outright",
 		reason: "a code of the socket decides before the words around it: 'aborted' beside it is no cancel",
 		kind:   Network, retry: RetryYes,
-		when: both(unanswered, either(says(connect), says(idea(`econn|epipe|enotfound|eai_again|connection aborted|connectionreset`)))),
+		when: all(unanswered, either(says(connect), says(idea(`econn|epipe|enotfound|eai_again|connection aborted|connectionreset`)))),
 	},
 	{
 		name:   "server-says-so",
 		reason: "the server reports its own fault, inside a stream or with a status of success",
 		kind:   ServerError, retry: RetryYes,
-		when: both(unanswered, both(either(says(ownFault), coded("server_error", "api_error", "internal_server_error", "InternalServerException", "ModelStreamErrorException", "INTERNAL", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "upstream_error", "error_finish")),
-			not(says(idea(`stream id|ssl|eof|certificate|unreachable|fetch failed|connection (?:reset|refused|error)`))))),
+		when: all(unanswered, either(says(ownFault), coded(
+			"server_error", "api_error", "internal_server_error", "InternalServerException",
+			"ModelStreamErrorException", "INTERNAL", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL",
+			"upstream_error", "error_finish",
+		)),
+			not(says(idea(`stream id|ssl|eof|certificate|unreachable|fetch failed|connection (?:reset|refused|error)`)))),
 	},
 	{
 		name:   "deadline",
 		reason: "no answer in time; the time-out signal of the web platform prints as an aborted operation",
 		kind:   Timeout, retry: RetryYes,
-		when: both(both(either(unanswered, func(e *evidence) bool { return e.verdict() >= 500 && !connect.MatchString(e.text) }), says(late)), not(says(idea(`connection (?:was )?(?:reset|refused)`)))),
+		when: all(either(unanswered, gatewayWaited), says(late), not(says(idea(`connection (?:was )?(?:reset|refused)`)))),
 	},
 	{
 		name:   "page-instead-of-answer",
 		reason: "a parser met a page: a wrong path, a login page or a proxy, none of which goes away",
 		kind:   ServerError, retry: RetryNo,
-		when: both(unanswered, says(notJSON)),
+		when: all(unanswered, says(notJSON)),
 	},
 	{
 		name:   "connection",
 		reason: "connect, name, handshake and broken streams: nothing was answered, so a retry is safe",
 		kind:   Network, retry: RetryYes,
-		when: both(unanswered, says(broken)),
+		when: all(unanswered, says(broken)),
 	},
 	{
 		name:   "cancelled",
 		reason: "the request was cancelled on this side; what cancelled it, the text does not tell",
 		kind:   Aborted, retry: RetryNo,
-		when: both(unanswered, says(cancelled)),
+		when: all(unanswered, says(cancelled)),
 	},
 }
 
@@ -146,7 +150,7 @@ var codeRules = []rule{
 		name:   "load-code",
 		reason: "a code that names load",
 		kind:   Overloaded, retry: RetryYes,
-		when: either(loadCode, both(coded("UNAVAILABLE"), answered(0, 200, 503))),
+		when: either(loadCode, all(coded("UNAVAILABLE"), answered(0, 200, 503))),
 	},
 	{
 		name:   "rate-code",
@@ -158,32 +162,47 @@ var codeRules = []rule{
 		name:   "missing-code",
 		reason: "what can be missing on these endpoints is the model",
 		kind:   ModelNotFound, retry: RetryNo,
-		when: coded("not_found_error", "resource_not_found_error", "ResourceNotFoundException", "NOT_FOUND", "NotFoundError"),
+		when: coded(
+			"not_found_error", "resource_not_found_error", "ResourceNotFoundException", "NOT_FOUND",
+			"NotFoundError",
+		),
 	},
 	{
 		name:   "permission-code",
 		reason: "a type that names permission, in a body without a telling word",
 		kind:   Permission, retry: RetryNo,
-		when: both(coded("permission_error", "PermissionDenied", "forbidden"), not(answered(401))),
+		when: all(coded("permission_error", "PermissionDenied", "forbidden"), not(answered(401))),
 	},
 	{
 		name:   "deadline-code",
 		reason: "a code that names a deadline",
 		kind:   Timeout, retry: RetryYes,
-		when: coded("timeout_error", "DEADLINE_EXCEEDED", "ModelTimeoutException", "request_timeout", "gateway_timeout", "timeout"),
+		when: coded(
+			"timeout_error", "DEADLINE_EXCEEDED", "ModelTimeoutException", "request_timeout",
+			"gateway_timeout", "timeout",
+		),
 	},
 	{
 		name:   "invalid-code",
 		reason: "a code that blames the request: it outweighs a relay's 500, but not a status that says to wait",
 		kind:   InvalidRequest, retry: RetryNo,
-		when: both(coded("invalid_request_error", "INVALID_ARGUMENT", "ValidationException", "invalid_request", "InvalidParameter", "invalid_parameter_error", "BadRequestError", "bad_request", "FAILED_PRECONDITION", "unsupported_value", "invalid_value", "MissingParameter", "invalid_prompt", "invalid_params"),
+		when: all(coded(
+			"invalid_request_error", "INVALID_ARGUMENT", "ValidationException", "invalid_request",
+			"InvalidParameter", "invalid_parameter_error", "BadRequestError", "bad_request",
+			"FAILED_PRECONDITION", "unsupported_value", "invalid_value", "MissingParameter", "invalid_prompt",
+			"invalid_params",
+		),
 			not(either(answered(401, 403, 404, 408, 409, 413, 429, 502, 504, 529), func(e *evidence) bool { return e.html }))),
 	},
 	{
 		name:   "server-code",
 		reason: "a code of the server's own fault",
 		kind:   ServerError, retry: RetryYes,
-		when: both(coded("server_error", "api_error", "internal_error", "internal_server_error", "InternalServerException", "INTERNAL", "ModelErrorException", "ModelStreamErrorException", "upstream_error", "bad_gateway", "ABORTED"),
+		when: all(coded(
+			"server_error", "api_error", "internal_error", "internal_server_error", "InternalServerException",
+			"INTERNAL", "ModelErrorException", "ModelStreamErrorException", "upstream_error", "bad_gateway",
+			"ABORTED",
+		),
 			not(answered(400, 401, 403, 404, 422, 429, 504))),
 	},
 	{
@@ -193,6 +212,10 @@ var codeRules = []rule{
 		when: func(e *evidence) bool { return unanswered(e) && finishError.MatchString(e.text) },
 	},
 }
+
+// gatewayWaited holds when a gateway answered with a fault of its own, unless it
+// could not even connect.
+func gatewayWaited(e *evidence) bool { return e.verdict() >= 500 && !connect.MatchString(e.text) }
 
 var finishError = idea(`finish_reason["']?: ?["']?error|response\.failed|finishreason["']?: ?["']?(?:other|malformed)`)
 
@@ -274,7 +297,7 @@ var statusRules = []rule{
 		name:   "says-invalid",
 		reason: "words of a wrong request, in a text without a status",
 		kind:   InvalidRequest, retry: RetryNo,
-		when: both(unanswered, says(badForm)),
+		when: all(unanswered, says(badForm)),
 	},
 	{
 		name:   "redirected",

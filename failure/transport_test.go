@@ -64,6 +64,15 @@ func TestTransportErrors(t *testing.T) {
 	}
 }
 
+func TestBrokenErrorBodyDecidesNothing(t *testing.T) {
+	if e := Classify(Report{Status: 429, Err: io.ErrUnexpectedEOF}); e.Kind != RateLimit {
+		t.Errorf("a 429 whose body broke off is %s", e.Kind)
+	}
+	if e := Classify(Report{Status: 503, Err: context.Canceled}); e.Kind != Aborted {
+		t.Errorf("a cancelled 503 is %s", e.Kind)
+	}
+}
+
 func TestRealTransportErrors(t *testing.T) {
 	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")

@@ -126,7 +126,9 @@ func init() {
 			p.after = append(p.after, t)
 			return func(s *scene) bool { return s.fired[t.text] > 0 }
 		},
-		"first":        flag(func(s *scene) bool { return len(s.req.texts("assistant")) == 0 && len(s.req.calls) == 0 }),
+		"first": flag(func(s *scene) bool {
+			return len(s.req.texts("assistant")) == 0 && len(s.req.calls) == 0 && len(s.req.summarisedCalls()) == 0
+		}),
 		"continuation": flag(func(s *scene) bool { return s.req.looksContinued() }),
 		"failed":       flag(func(s *scene) bool { return s.narrow(func(r toolResult) bool { return r.failed }) }),
 		"user":         search(func(s *scene) []string { return []string{s.req.lastUserText()} }),

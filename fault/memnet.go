@@ -15,6 +15,7 @@ import (
 // it touches the operating system, so that a testing/synctest bubble can tell when all is idle.
 type MemoryNet struct {
 	mu     sync.Mutex
+	down   error
 	conns  chan net.Conn
 	closed chan struct{}
 }
@@ -46,6 +47,14 @@ func (m *MemoryNet) Close() error {
 	return nil
 }
 
+// Fail lets all dialing fail with err, as if the name could not be resolved or nobody listened, until
+// Fail(nil). Open connections stay.
+func (m *MemoryNet) Fail(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.down = err
+}
+
 // Addr is the address that a client can use in a URL.
 func (m *MemoryNet) Addr() net.Addr { return memoryAddr{} }
 
@@ -53,6 +62,12 @@ func (m *MemoryNet) Addr() net.Addr { return memoryAddr{} }
 func (m *MemoryNet) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	client, server := newMemoryPair()
 	refused := &net.OpError{Op: "dial", Net: "memory", Addr: memoryAddr{}, Err: syscall.ECONNREFUSED}
+	m.mu.Lock()
+	down := m.down
+	m.mu.Unlock()
+	if down != nil {
+		return nil, &net.OpError{Op: "dial", Net: "memory", Addr: memoryAddr{}, Err: down}
+	}
 	select {
 	case <-m.closed:
 		return nil, refused

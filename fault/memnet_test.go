@@ -113,7 +113,7 @@ func TestSameSeedSameBytes(t *testing.T) {
 		})
 		return all.String()
 	}
-	if play(7) != play(7) {
+	if first, second := play(7), play(7); first != second {
 		t.Error("two plays with one seed differ")
 	}
 	if play(7) == play(8) {

@@ -52,6 +52,23 @@ func (m *memory) spend(a *answer) {
 	}
 }
 
+// cutCall is the newest answer whose call the limit cut off, without what was said before the call:
+// that has arrived.
+func (m *memory) cutCall() *answer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, a := range slices.Backward(m.said) {
+		i := slices.IndexFunc(a.parts, func(p part) bool { return p.kind == "tool_use" })
+		if i < 0 || !a.cutShort {
+			continue
+		}
+		out := *a
+		out.parts = slices.Clone(a.parts[i:])
+		return &out
+	}
+	return nil
+}
+
 func (m *memory) nextCall() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -144,7 +161,7 @@ func (m *memory) quoted(text string) (a *answer, bytes int) {
 // rest is the answer without the part that was delivered.
 func (a *answer) rest(bytes int) *answer {
 	out := *a
-	out.parts = nil
+	out.parts, out.cutShort = nil, false
 	for _, p := range a.parts {
 		if bytes > 0 {
 			if p.kind != "text" { // thinking that came before the cut, or a call that cannot have been kept

@@ -2,8 +2,10 @@ package fault
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 )
@@ -35,6 +37,11 @@ func (s *Script) think(sc *scene, m *memory, problem func(string)) *answer {
 	case continued != nil:
 		a = continued.rest(from) // with its rule and key: the rule is used up when the rest has arrived
 		a.name = "(go-on)"
+		for i := range a.parts { // a call that was cut is made again, as a new one
+			if a.parts[i].kind == "tool_use" {
+				a.parts[i].id = callID(m)
+			}
+		}
 		if len(a.parts) == 0 {
 			a.parts = []part{{kind: "text", text: "That was all."}}
 		}
@@ -142,6 +149,9 @@ func (q *request) continued(m *memory) (a *answer, from int) {
 	if !q.looksContinued() || q.purpose == "compact" {
 		return nil, 0
 	}
+	if redoPattern.MatchString(q.lastTurn().text()) {
+		return m.cutCall(), 0
+	}
 	// An answer may have been cut several times: join the pieces while what stands between them asks
 	// for more, and take the longest chain that is the beginning of something said.
 	chain := ""
@@ -187,22 +197,52 @@ func prose(chars int) string {
 	return b.String()[:chars]
 }
 
-const summaryResultChars = 600
-
 // summary is the answer to a compaction: what the user said word for word, the files, and every call
-// with the beginning and the end of its result, so that rules can still find what they look for.
+// with the beginning and the end of its result, so that rules can still find what they look for. A
+// summary has to be much shorter than what it stands for, so results give way first.
 func (q *request) summary() string {
-	var b strings.Builder
-	b.WriteString("Summary of the conversation.\n\nThe user said:\n")
-	for i, t := range q.turns {
-		if t.role != "user" || i == len(q.turns)-1 {
-			continue
-		}
-		if text := t.text(); text != "" {
-			fmt.Fprintf(&b, "- %s\n", text)
+	var m measure
+	m.add(q.body["messages"])
+	for _, chars := range []int{600, 200, 80} {
+		if s := q.summaryWith(chars); utf8.RuneCountInString(s) < m.chars*3/5 {
+			return s
 		}
 	}
+	return q.summaryWith(0)
+}
+
+func (q *request) summaryWith(resultChars int) string {
+	var b strings.Builder
+	b.WriteString("Summary of the conversation.\n\nThe user said:\n")
+	var said []string
+	for _, t := range q.turns {
+		for _, bl := range t.blocks {
+			if t.role == "user" && bl.kind == "text" {
+				said = append(said, str(bl.m, "text"))
+			}
+		}
+	}
+	for _, text := range said[:max(0, len(said)-1)] { // the last one asks for the summary
+		fmt.Fprintf(&b, "- %s\n", text)
+	}
 	b.WriteString("\nFiles touched:\n")
+	for _, f := range q.files() {
+		fmt.Fprintf(&b, "- %s\n", f)
+	}
+	b.WriteString("\nCalls made:\n")
+	for _, t := range q.turns {
+		for _, r := range slices.Backward(q.results(t)) {
+			fmt.Fprintf(&b, "- called %s %s\n", r.call.name, r.call.input)
+			if resultChars > 0 {
+				fmt.Fprintf(&b, "%s\n", headAndTail(r.text, resultChars))
+			}
+		}
+	}
+	return b.String()
+}
+
+// files gives the paths that calls name, in order.
+func (q *request) files() []string {
 	var files []string
 	for _, c := range slices.Backward(q.calls) {
 		var input map[string]any
@@ -212,17 +252,10 @@ func (q *request) summary() string {
 		for _, key := range []string{"file_path", "path", "filePath", "file", "filename"} {
 			if f := str(input, key); f != "" && !slices.Contains(files, f) {
 				files = append(files, f)
-				fmt.Fprintf(&b, "- %s\n", f)
 			}
 		}
 	}
-	b.WriteString("\nCalls made:\n")
-	for _, t := range q.turns {
-		for _, r := range slices.Backward(q.results(t)) {
-			fmt.Fprintf(&b, "- called %s %s\n%s\n", r.call.name, r.call.input, headAndTail(r.text, summaryResultChars))
-		}
-	}
-	return b.String()
+	return files
 }
 
 func headAndTail(s string, chars int) string {
@@ -233,17 +266,15 @@ func headAndTail(s string, chars int) string {
 	return string(runes[:chars/2]) + "\n[…]\n" + string(runes[len(runes)-chars/2:])
 }
 
-// summarisedCalls reads back the calls that a summary of ours has listed.
+var listedCall = regexp.MustCompile(`(?m)^\s*- (?:called )?([A-Za-z0-9_-]+) (\{.*)$`)
+
+// summarisedCalls reads back the calls that a summary has listed: one of ours, or one by a client that
+// lists a call in a line of its own.
 func (q *request) summarisedCalls() []toolCall {
 	var out []toolCall
 	for _, text := range q.texts("user") {
-		for line := range strings.SplitSeq(text, "\n") {
-			rest, ok := strings.CutPrefix(strings.TrimSpace(line), "- called ")
-			if !ok {
-				continue
-			}
-			name, input, _ := strings.Cut(rest, " ")
-			out = append(out, toolCall{name: name, input: input})
+		for _, m := range listedCall.FindAllStringSubmatch(text, -1) {
+			out = append(out, toolCall{name: m[1], input: m[2]})
 		}
 	}
 	return out

@@ -33,6 +33,7 @@ type action struct {
 	data  string
 	wait  time.Duration
 	every time.Duration
+	step  string // whose fault it is; empty for what belongs to the answer
 }
 
 // mark is a fault at a position.
@@ -262,7 +263,7 @@ func (s *Server) arrange(p *plan, frames []frame, lineEnd string, used []chosen)
 				return false
 			}
 			if ok {
-				ins = append(ins, s.insertion(m, at, l, c.scene))
+				ins = append(ins, m.insertion(at, l, c))
 			}
 		}
 	}
@@ -279,8 +280,9 @@ func (s *Server) arrange(p *plan, frames []frame, lineEnd string, used []chosen)
 
 // insertion makes a mark concrete. Only cuts and stalls may stand inside of an event; whatever adds
 // events waits for the end of the one that it falls into.
-func (s *Server) insertion(m mark, at int, l *layout, sc *scene) insertion {
+func (m mark) insertion(at int, l *layout, c chosen) insertion {
 	in := insertion{at: at}
+	sc := c.scene
 	switch m.do {
 	case "cut":
 		in.actions = []action{{do: m.how}}
@@ -302,6 +304,7 @@ func (s *Server) insertion(m mark, at int, l *layout, sc *scene) insertion {
 			in.final = true
 		}
 	}
+	in.actions[0].step = c.state.id
 	return in
 }
 

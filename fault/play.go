@@ -17,17 +17,17 @@ type player struct {
 	ctx   context.Context
 	scale float64
 	chunk int
-	sent  int // bytes of the planned body
+
+	sent   int             // bytes of the planned body
+	struck map[string]bool // steps of which a fault inside the body was reached
 }
 
-// play sends the plan. It returns nil if all of it was sent, errEnded if a fault of the script ended
-// it, and another error if the client left. Every wait ends with the client.
-func (p *plan) play(ctx context.Context, w http.ResponseWriter, scale float64) (sent int, err error) {
-	pl := &player{w: w, ctl: http.NewResponseController(w), ctx: ctx, scale: scale, chunk: p.chunk}
-	err = pl.run(p)
-	return pl.sent, err
+func newPlayer(ctx context.Context, w http.ResponseWriter, scale float64, chunk int) *player {
+	return &player{w: w, ctl: http.NewResponseController(w), ctx: ctx, scale: scale, chunk: chunk, struck: map[string]bool{}}
 }
 
+// run sends the plan. It returns nil if all of it was sent, errEnded if a fault of the script ended it,
+// and another error if the client left. Every wait ends with the client.
 func (pl *player) run(p *plan) error {
 	if err := pl.wait(p.waits.headers); err != nil {
 		return err
@@ -60,6 +60,9 @@ func (pl *player) run(p *plan) error {
 }
 
 func (pl *player) act(a action, stream bool) error {
+	if a.step != "" {
+		pl.struck[a.step] = true
+	}
 	switch a.do {
 	case "write":
 		before := pl.sent

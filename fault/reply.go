@@ -120,6 +120,8 @@ type answer struct {
 	stop   stopSpec
 	key    string // of the conversation that it answers
 	paused bool
+	// cutShort: it was sent, and a limit cut it.
+	cutShort bool
 }
 
 // part is one content block of an answer.

@@ -273,6 +273,7 @@ var (
 	compactPattern  = regexp.MustCompile(`(?i)(summar(y|ize|ise)|compact|condense)[^.\n]{0,120}\b(conversation|session|history|dialog|transcript|so far|work)\b`)
 	titlePattern    = regexp.MustCompile(`(?i)\b(title|topic)\b`)
 	continuePattern = regexp.MustCompile(`(?i)\b(continue|resume|carry on|go on|pick up|proceed|keep going)\b`)
+	redoPattern     = regexp.MustCompile(`(?i)\b(tool )?call\b[^.\n]{0,60}\b(cut off|cut|truncated|incomplete|not run|not executed)\b[^\n]{0,80}\b(again|smaller|retry|repeat)`)
 	cutPattern      = regexp.MustCompile(`(?i)(cut off|was cut|were cut|truncat|interrupted|token limit|length limit|output limit|max_tokens|left off|stopped|exactly where|where you|mid-(sentence|thought|response)|last (character|word))`)
 )
 
@@ -303,5 +304,8 @@ func beginsTask(q *request, last turn) bool {
 func (q *request) looksContinued() bool {
 	last := q.lastTurn()
 	text := last.text()
-	return last.role == "user" && continuePattern.MatchString(text) && cutPattern.MatchString(text)
+	if last.role != "user" {
+		return false
+	}
+	return continuePattern.MatchString(text) && cutPattern.MatchString(text) || redoPattern.MatchString(text)
 }

@@ -89,9 +89,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	p, seen := s.plan(q)
 	// A dropped connection without hijacking panics out of play: the record is closed all the same.
-	sent, playErr := 0, errEnded
-	defer func() { s.finish(q, p, seen, sent, playErr) }()
-	sent, playErr = p.play(r.Context(), w, s.scale)
+	pl := newPlayer(r.Context(), w, s.scale, p.chunk)
+	playErr := errEnded
+	defer func() { s.finish(p, pl, seen, playErr) }()
+	playErr = pl.run(p)
 }
 
 // plan judges the request, lets the model think, and chooses the faults.
@@ -107,6 +108,7 @@ func (s *Server) plan(q *request) (*plan, *Request) {
 	b := s.base(sc, seen)
 	p := s.choose(sc, b)
 	if p.answer != nil {
+		p.answer.cutShort = p.cut
 		s.memory.remember(p.answer)
 	}
 	if b.hit != "" && (p.name == "(refused)" || p.answer != nil) {
@@ -188,8 +190,9 @@ func (s *Server) problem(text string) {
 }
 
 // finish closes the record of a request and counts its rule if the client can have kept the answer.
-func (s *Server) finish(q *request, p *plan, seen *Request, sent int, err error) {
+func (s *Server) finish(p *plan, pl *player, seen *Request, err error) {
 	s.mu.Lock()
+	sent := pl.sent
 	seen.EndMS = time.Since(s.start).Milliseconds()
 	seen.Status = p.status
 	switch {
@@ -202,6 +205,7 @@ func (s *Server) finish(q *request, p *plan, seen *Request, sent int, err error)
 		}
 	default:
 		seen.End = "client left"
+		s.unland(p, pl.struck)
 	}
 	kept := p.keepAt >= 0 && sent >= p.keepAt || err == nil && sent >= p.total && !p.cut
 	if p.answer != nil && kept {
@@ -211,6 +215,17 @@ func (s *Server) finish(q *request, p *plan, seen *Request, sent int, err error)
 	s.mu.Unlock()
 	if s.log != nil {
 		s.log(line)
+	}
+}
+
+// unland takes back a fault that was still to come when the client left: it has not landed, and its
+// step may strike again.
+func (s *Server) unland(p *plan, struck map[string]bool) {
+	for _, c := range p.landed {
+		if len(c.state.marks) > 0 && !struck[c.state.id] {
+			c.state.fired--
+			s.fired[c.state.id]--
+		}
 	}
 }
 

@@ -29,10 +29,14 @@ func (e estimator) request(body map[string]any) int {
 	for _, key := range []string{"system", "tools", "messages"} {
 		m.add(body[key])
 	}
-	return e.tokens(m.chars) + m.media*tokensPerMedia + m.objects*tokensPerBlock
+	return m.tokens(e)
 }
 
 type measure struct{ chars, media, objects int }
+
+func (m *measure) tokens(e estimator) int {
+	return e.tokens(m.chars) + m.media*tokensPerMedia + m.objects*tokensPerBlock
+}
 
 func (m *measure) add(v any) {
 	switch v := v.(type) {

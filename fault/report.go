@@ -28,7 +28,8 @@ type Request struct {
 	Model      string      `json:"model,omitempty"`
 	Purpose    string      `json:"purpose,omitempty"`
 	Bytes      int         `json:"bytes"`
-	Tokens     int         `json:"tokens"` // estimated
+	Tokens     int         `json:"tokens"`     // estimated
+	CacheRead  int         `json:"cache_read"` // of these, found in the prompt cache
 	MaxTokens  int         `json:"max_tokens"`
 	Stream     bool        `json:"stream"`
 	Steps      []string    `json:"steps,omitempty"`  // steps and layers that fired

@@ -32,6 +32,7 @@ type Server struct {
 	n        int
 	layers   []*stepState
 	steps    []*stepState
+	cache    promptCache
 	fired    map[string]int
 	limits   map[string]int
 	seen     []*Request
@@ -43,7 +44,7 @@ func New(script *Script, o Options) *Server {
 	s := &Server{
 		script: script, scale: script.scale, seed: script.seed, log: o.Log,
 		estimate: estimator{script.charsPerToken}, memory: newMemory(), start: time.Now(),
-		fired: map[string]int{}, limits: map[string]int{},
+		cache: promptCache{}, fired: map[string]int{}, limits: map[string]int{},
 	}
 	if o.Scale != 0 {
 		s.scale = o.Scale
@@ -158,6 +159,10 @@ func (s *Server) base(sc *scene, seen *Request) *base {
 	if e := b.overflow(q, limits, s.estimate); e != nil {
 		b.fixed(*e, id)
 		return b
+	}
+	if b.hit == "" {
+		b.usage = s.cache.charge(q, s.estimate)
+		seen.CacheRead = b.usage.CacheRead
 	}
 	b.whole = s.script.think(sc, s.memory, s.problem)
 	return b

@@ -1,6 +1,7 @@
 package failure
 
 import (
+	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -85,8 +86,16 @@ func (e *evidence) sentence() string {
 	if e.html {
 		s = tag.ReplaceAllString(hidden.ReplaceAllString(s, " "), " ")
 	}
-	return strings.Join(strings.Fields(s), " ")
+	s = strings.Join(strings.Fields(s), " ")
+	if bare := clientPrefix.ReplaceAllString(s, ""); bare != "" {
+		return bare
+	}
+	return s
 }
+
+// clientPrefix is what clients print in front of a sentence: their classes, the
+// status, and that it is an error.
+var clientPrefix = regexp.MustCompile(`^(?:(?:[\w.]+(?:Error|Exception)|Error|API Error|HTTP|Error code|message)\b(?: \[\w+\])?(?: [45]\d\d)?(?:: | - )|[45]\d\d:? )+`)
 
 // shorten cuts s to at most n bytes at a rune boundary.
 func shorten(s string, n int) string {

@@ -188,7 +188,7 @@ func (s *scan) number(name, text string, depth int) {
 	}
 	if statusName.MatchString(name) && v >= 400 && v < 600 && v == float64(int(v)) {
 		s.statuses = append(s.statuses, int(v))
-	} else if labelNames[name] > 0 {
+	} else if labelNames[name] > 0 && v >= 1000 {
 		s.code(text, 1+10*depth)
 	}
 	s.printedHeader(name, text)
@@ -217,7 +217,7 @@ func (s *scan) member(name, value string, depth int) {
 	if n, err := strconv.Atoi(value); err == nil {
 		if statusName.MatchString(name) && n >= 400 && n < 600 {
 			s.statuses = append(s.statuses, n)
-		} else if labelNames[name] > 0 {
+		} else if labelNames[name] > 0 && n >= 1000 {
 			s.code(value, 1+10*depth)
 		}
 		return
@@ -279,7 +279,7 @@ var (
 
 	spokenStatus = regexp.MustCompile(`(?:^[\s"'(\[]*|\[|\| |\b(?:http|status|code|error|failed)\b[^0-9a-z\n]{0,4}(?:code|status|error|http)?[^0-9a-z\n]{0,4})([45]\d\d)\b` +
 		`|\b([45]\d\d):? (?:bad |unauthorized|payment|forbidden|not found|request|conflict|unprocessable|too many|internal|service|gateway)`)
-	exception = regexp.MustCompile(`\b:?[A-Za-z]{4,40}Exception\b`)
+	exception = regexp.MustCompile(`\b([A-Za-z]{4,40}Exception)\b( - )?`)
 	spokenID  = regexp.MustCompile(`(?i)request[ _-]?id:?\s+([\w-]{12,64})`)
 )
 
@@ -291,10 +291,10 @@ func (s *scan) prose() {
 		n, _ := strconv.Atoi(m[1] + m[2])
 		s.statuses = append(s.statuses, n)
 	}
-	for _, name := range exception.FindAllString(head, 8) {
-		s.codes = append(s.codes, squash(name))
-		if s.label == "" {
-			s.label = name
+	for _, m := range exception.FindAllStringSubmatch(head, 8) {
+		s.codes = append(s.codes, squash(m[1]))
+		if s.label == "" && m[2] == "" { // with a dash behind it, it is a router's name for the vendor
+			s.label = m[1]
 		}
 	}
 	for _, name := range []string{"x-amzn-errortype", ":exception-type"} {

@@ -5,13 +5,13 @@ var (
 		`insufficient (?:account )?(?:\w+ )?(?:balance|credits?|funds)`,
 		`(?:balance|credits?|funds)[\w ]{0,20} (?:is |are )?`+oneOf(`too low|insufficient|not enough|negative|depleted|exhausted|used up|run out|ran out`),
 		oneOf(
-			`out of|no (?:remaining|available)?|not enough|lack(?:s|ing)?|used all available`,
+			`out of|no (?:remaining|available|more)|not have any|n't have any|not enough|lack(?:s|ing)?|used all available`,
 			`require[sd]? more|purchase (?:more )?|buy (?:more )?|depleted your|exhausted your|run out of`,
 			`ran out of`,
 		)+`(?: \w+)? ?(?:credits?|funds|balance)\b`,
 		`spend(?:ing)?[ _]?(?:limit|cap)|payment (?:required|method|failed|instrument)`,
 		`(?:unpaid|overdue|past)[\w ]{0,10} (?:bill|invoice|payment|balance)|in arrears|good standing`,
-		`failure to pay|recharge|top[- ]?up|extra usage is required|usage credits|enable billing`,
+		`failure to pay|\brecharge|\btop[- ]?up\b|extra usage is required|usage credits|enable billing`,
 		`billing (?:to be enabled|is (?:not enabled|disabled)|hard limit|account)|account balance`,
 		`credit balance|not active, please check your billing|余额|欠费|充值|额度不足|未付|付款`,
 	)

@@ -29,7 +29,6 @@ var (
 		`超过[^。]{0,20}(?:上下文|长度|token)`,
 	)
 	aboutWindow = idea(`token|context|prompt|length|window|n_ctx|seq|input is|input length|too long|长|上下文`)
-	longWindow  = idea(`context|prompt|input|window|messages`)
 	outputCap   = idea(
 		`max(?:imum)?[_ ](?:completion[_ ]|output[_ ]|new[_ ]|tokens to )?(?:tokens?|sample)|maxoutputtokens`,
 		`output tokens|num_predict`,

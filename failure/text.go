@@ -63,7 +63,11 @@ func (e *Error) Text(interactive bool) string {
 		b.WriteString(": " + figures)
 	}
 	if e.quotes() {
-		b.WriteString(" (the provider says: " + strings.TrimRight(shorten(e.Message, 200), ". ") + ")")
+		said := "the provider says: "
+		if e.Kind == Network {
+			said = "" // the words are a client's
+		}
+		b.WriteString(" (" + said + strings.TrimRight(shorten(e.Message, 200), ". ") + ")")
 	}
 	b.WriteString("; " + step)
 	return b.String()
@@ -73,7 +77,7 @@ func (e *Error) Text(interactive bool) string {
 // words.
 func (e *Error) quotes() bool {
 	switch e.Kind {
-	case InvalidRequest, Unknown, Permission, ModelNotFound, Billing, ServerError, MediaInvalid:
+	case InvalidRequest, Unknown, Permission, ModelNotFound, Billing, ServerError, MediaInvalid, Network:
 		return e.Message != ""
 	}
 	return false
@@ -89,6 +93,8 @@ func (e *Error) figures() string {
 			return fmt.Sprintf("%s of %s tokens", group(n.InputTokens), group(n.Limit))
 		case n.Requested > n.Limit && n.Limit > 0:
 			return fmt.Sprintf("%s of %s tokens, answer included", group(n.Requested), group(n.Limit))
+		case n.InputTokens > 0 && n.MaxTokens > 0 && n.Limit > 0:
+			return fmt.Sprintf("%s in and %s out are over %s tokens", group(n.InputTokens), group(n.MaxTokens), group(n.Limit))
 		case n.LimitChars > 0:
 			return fmt.Sprintf("%s of %s characters", group(n.Chars), group(n.LimitChars))
 		case n.Limit > 0:

@@ -205,3 +205,22 @@ func TestWordings(t *testing.T) {
 	}
 	t.Logf("%d of %d", len(lines)-wrong, len(lines))
 }
+
+// TestWrappedTwice holds that gateways may wrap what they like: each payload,
+// put as a string into an envelope into an envelope of a stream, keeps its kind.
+func TestWrappedTwice(t *testing.T) {
+	wrap := func(body string) string {
+		quoted, _ := json.Marshal(body)
+		return `{"error":{"message":` + string(quoted) + `,"type":"upstream_error"}}`
+	}
+	for _, r := range corpus(t) {
+		p := r.report()
+		p.Body = []byte("data: " + wrap(wrap(r.Body)))
+		if r.Transport == "network" {
+			continue // a gateway's own broken connection is another failure
+		}
+		if e := Classify(p); e.Kind != r.Kind {
+			t.Errorf("%s wrapped twice is %s by %s, want %s", r.ID, e.Kind, e.Rule, r.Kind)
+		}
+	}
+}

@@ -12,18 +12,18 @@ import (
 // evidence is a report with all of its wrappings taken off: what rules look at.
 type evidence struct {
 	Report
-	raw      string             // the body or the error's text, valid UTF-8, bounded
-	text     string             // the words of raw: unescaped, lower case, without links and markup
-	html     bool               // raw is a page, or a part of one
-	header   map[string]string  // by lower-case name: of the answer, and those printed in the body
-	codes    []string           // types, codes and exception names, squashed: "ratelimitexceeded"
-	statuses []int              // HTTP statuses that the body speaks of, outermost first
-	fields   map[string]float64 // numeric members by lower-case name
-	message  string             // the innermost sentence
-	label    string             // the innermost type or code, as printed
-	request  string             // the id of the request
-	numbers  Numbers
-	hint     Hint
+	raw     string             // the body or the error's text, valid UTF-8, bounded
+	text    string             // the words of raw: unescaped, lower case, without links and markup
+	html    bool               // raw is a page, or a part of one
+	header  map[string]string  // by lower-case name: of the answer, and those printed in the body
+	codes   []string           // types, codes and exception names, squashed: "ratelimitexceeded"
+	inner   int                // the HTTP status that the innermost layer of the body speaks of; 0 for none
+	fields  map[string]float64 // numeric members by lower-case name
+	message string             // the innermost sentence
+	label   string             // the innermost type or code, as printed
+	request string             // the id of the request
+	numbers Numbers
+	hint    Hint
 }
 
 const (
@@ -154,7 +154,7 @@ var member = regexp.MustCompile(`(?:"([^"\\\n]{1,60})"|'([^'\\\n]{1,60})'|\b([A-
 // scan walks the layers of one report into its evidence.
 type scan struct {
 	*evidence
-	messageDepth, labelRank int
+	messageDepth, labelRank, statusDepth int
 }
 
 // layer reads the members of one layer and descends into those that hold another.
@@ -187,11 +187,18 @@ func (s *scan) number(name, text string, depth int) {
 		s.fields[name] = v
 	}
 	if statusName.MatchString(name) && v >= 400 && v < 600 && v == float64(int(v)) {
-		s.statuses = append(s.statuses, int(v))
+		s.status(int(v), depth)
 	} else if labelNames[name] > 0 && v >= 1000 {
 		s.code(text, 1+10*depth)
 	}
 	s.printedHeader(name, text)
+}
+
+// status files a status of a layer: those around it only pass it on.
+func (s *scan) status(status, depth int) {
+	if s.inner == 0 || depth > s.statusDepth {
+		s.inner, s.statusDepth = status, depth
+	}
 }
 
 // bare files an unquoted word, which only counts where a code is expected.
@@ -214,9 +221,10 @@ func (s *scan) member(name, value string, depth int) {
 		s.request = value
 	}
 	s.printedHeader(name, value)
-	if n, err := strconv.Atoi(value); err == nil {
+	n, err := strconv.Atoi(value)
+	if err == nil {
 		if statusName.MatchString(name) && n >= 400 && n < 600 {
-			s.statuses = append(s.statuses, n)
+			s.status(n, depth)
 		} else if labelNames[name] > 0 && n >= 1000 {
 			s.code(value, 1+10*depth)
 		}
@@ -228,6 +236,10 @@ func (s *scan) member(name, value string, depth int) {
 	}
 	if messageNames[name] && !strings.Contains(value, " ") && len(value) < 90 {
 		s.codes = append(s.codes, squash(value)) // a code that stands where words should
+	}
+	if m := spokenStatus.FindStringSubmatch(strings.ToLower(value[:min(len(value), 200)])); m != nil && messageNames[name] {
+		n, _ = strconv.Atoi(m[1] + m[2])
+		s.status(n, depth+1) // a status printed in front of the next layer
 	}
 	if messageNames[name] && depth >= s.messageDepth && sentence(value) {
 		s.message, s.messageDepth = value, depth
@@ -287,9 +299,11 @@ var (
 // that clients print in front of a body, and headers that hold a type.
 func (s *scan) prose() {
 	head := s.raw[:min(len(s.raw), 4<<10)]
+	members := s.inner != 0
 	for _, m := range spokenStatus.FindAllStringSubmatch(strings.ToLower(head), 8) {
-		n, _ := strconv.Atoi(m[1] + m[2])
-		s.statuses = append(s.statuses, n)
+		if !members {
+			s.inner, _ = strconv.Atoi(m[1] + m[2]) // of several the last is nearest to the cause
+		}
 	}
 	for _, m := range exception.FindAllStringSubmatch(head, 8) {
 		s.codes = append(s.codes, squash(m[1]))

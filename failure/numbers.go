@@ -60,6 +60,7 @@ var figures = compileFigures([]figure{
 	{`spend=(?P<spent>[\d.]+), budget=(?P<limit>N)`, "the same, as members"},
 	{`limit:? (?P<limit>N) ?/ ?\w+|limited to (?P<limit>N)`, "a rate as a fraction, or in plain words"},
 	{`limit(?: of)?:? \(?(?P<limit>N) (?:\w+ )?(?:\w+ )?per\b`, "an allowance by its window"},
+	{`tokens (?P<requested>N) exceed the (?P<limit>N) allowed`, "the same in a sentence"},
 	{`\bused:? (?P<used>N)`, "what is used of it"},
 	{`max (?:rpm|tpm|rpd|tpd|qps|concurrency): (?P<limit>N)`, "a rate by its short name"},
 	{`\b(?P<limit>N) (?:\w+ )?(?:tokens|requests) per (?:minute|min|second|sec|hour|day)`, "a rate in words"},

@@ -95,8 +95,8 @@ func idea(ways ...string) *regexp.Regexp { return regexp.MustCompile(strings.Joi
 // verdict is the status to go by: the innermost that the payload speaks of,
 // since the layers around it only pass it on, else that of the answer.
 func (e *evidence) verdict() int {
-	if n := len(e.statuses); n > 0 {
-		return e.statuses[n-1]
+	if e.inner != 0 {
+		return e.inner
 	}
 	return e.Status
 }

@@ -61,7 +61,7 @@ var (
 			`no available (?:channels?|providers?|endpoints?)`,
 			`no (?:healthy )?(?:deployments?|providers?|allowed providers)(?: are)? available`,
 		)+`[\w :]{0,30}\b(?:model|deployment|endpoint|engine)\b`,
-		`not (?:a )?(?:valid|known) model|no endpoints? found for|is not available with the [\w ]{1,20} plan|invalid model|no endpoints found`,
+		`not (?:a )?(?:valid|known) model|no endpoints? found for|no available (?:\w+ )?providers?|is not available with the [\w ]{1,20} plan|invalid model|no endpoints found`,
 		`rejected model|model id is invalid|model identifier is invalid|not have access to (?:the )?model`,
 		`not allowed to access (?:the |this )?model|can only access models|provider not provided`,
 		`model:? \S+ (?:not found|is not)|模型[^。]{0,30}(?:不存在|未找到|未开通|不可用|已下线|不支持)`,
@@ -92,7 +92,7 @@ var accessRules = []rule{
 		reason: "a revoked or expired credential: a permission fault by type, but a new login cures it",
 		kind:   Auth, retry: RetryNo,
 		when: says(idea(
-			`(?:token|key|credentials?|session|login)(?: included in the request)? (?:has been |is |was |has )?(?:revoked|expired|invalidated|leaked|reported as leaked)`,
+			`(?:token|key|credentials?|session|login)(?: included in the request)? (?:has been |is |was |has )?(?:missing or )?(?:revoked|expired|invalidated|leaked|reported as leaked)`,
 			`expiredtoken|obtain a new token|scope requirement|insufficient_scope|missing scopes|required scopes?`,
 		),
 			idea(`token|key|credential|oauth|session|login`)),
@@ -140,7 +140,8 @@ var accessRules = []rule{
 		when: coded(
 			"authentication_error", "invalid_api_key", "API_KEY_INVALID", "invalid_authentication_error",
 			"UNAUTHENTICATED", "UnrecognizedClientException", "ExpiredTokenException",
-			"InvalidSignatureException", "unauthorized", "token_expired", "invalid_token",
+			"InvalidSignatureException", "IncompleteSignatureException",
+			"MissingAuthenticationTokenException", "InvalidClientTokenId", "SignatureDoesNotMatch", "unauthorized", "token_expired", "invalid_token",
 			"incomplete_signature", "AuthenticationError", "missing_api_key",
 		),
 	},

@@ -117,7 +117,7 @@ var (
 	mediaBig = idea(
 		`(?:image|pdf|picture|media|video|audio|document|attachment|图片|图像)s?\b?[^;]{0,120}?`+oneOf(
 			`exceeds?\b|too (?:large|big|many)|\d > \d|(?:larger|bigger|greater) than|maximum of`,
-			`max(?:imum)? (?:allowed )?(?:size|pixels)|over the|is limited|at most|no more than|过大|超过|超出|太大`,
+			`max(?:imum)? (?:allowed )?(?:size|pixels)|over the|above the|is limited|at most|no more than|过大|超过|超出|太大`,
 		),
 		oneOf(`maximum of|at most|up to|too many|too much|too large|exceeds?|more than`)+` (?:\d+ )?(?:pdf |image |document |\d+ )*(?:pages|images?|media|documents|videos?|image|pdf|pixels)\b`,
 	)
@@ -188,8 +188,8 @@ var (
 		`safety (?:reasons|filter|system|settings|policy|guard)|considered high risk`,
 		`(?:prompt|response|request|output|input|content|candidate)[\w ]{0,30} (?:was |were |is |has been |got )?(?:blocked|rejected|filtered)[^.]{0,60}`+oneOf(`safety|polic|content|filter|moderat|prohibited|harm|sensitive|risk`),
 		`prompt was blocked|output blocked|content blocked by`,
-		`blocked due to (?:recitation|safety|prohibited|blocklist|language|other)|inappropriate content`,
-		`harmful content|unsafe content|prohibited content|sensitive content|(?:input|output) new_sensitive`,
+		`blockreason["']: ?["']?\w|blocked due to (?:recitation|safety|prohibited|blocklist|language|other)|inappropriate content`,
+		`harmful content|unsafe content|prohibited content|sensitive (?:content|information|data|words?)|(?:input|output) new_sensitive`,
 		`guardrail (?:intervened|blocked)|敏感|违规|不安全|不合规|涉黄|风险内容|审核`,
 	)
 	settingPhrase = idea(`data[_ ]polic|privacy`)

@@ -105,7 +105,7 @@ var wireRules = []rule{
 		when: all(unanswered, either(says(ownFault), coded(
 			"server_error", "api_error", "internal_server_error", "InternalServerException",
 			"ModelStreamErrorException", "INTERNAL", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL",
-			"upstream_error", "error_finish",
+			"error_finish",
 		)),
 			not(says(idea(`stream id|ssl|eof|certificate|unreachable|fetch failed|connection (?:reset|refused|error)`)))),
 	},
@@ -200,7 +200,7 @@ var codeRules = []rule{
 		kind:   ServerError, retry: RetryYes,
 		when: all(coded(
 			"server_error", "api_error", "internal_error", "internal_server_error", "InternalServerException",
-			"INTERNAL", "ModelErrorException", "ModelStreamErrorException", "upstream_error", "bad_gateway",
+			"INTERNAL", "ModelErrorException", "ModelStreamErrorException",
 			"ABORTED",
 		),
 			not(answered(400, 401, 403, 404, 422, 429, 504))),
@@ -298,6 +298,12 @@ var statusRules = []rule{
 		reason: "words of a wrong request, in a text without a status",
 		kind:   InvalidRequest, retry: RetryNo,
 		when: all(unanswered, says(badForm)),
+	},
+	{
+		name:   "relay-code",
+		reason: "a relay that only says that something behind it failed",
+		kind:   ServerError, retry: RetryYes,
+		when: coded("upstream_error", "bad_gateway"),
 	},
 	{
 		name:   "redirected",

@@ -1,0 +1,141 @@
+package builtin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/daruma-agent/daruma/tool"
+)
+
+const bashText = `Runs a command with bash and returns what it printed (stdout and stderr together).
+
+- Each command starts afresh in the root of the workspace: cd and variables do not last. Join what belongs together with &&.
+- There is no terminal and no input: use flags such as -y, and git commit -m. Pagers and editors do not work.
+- timeout is in milliseconds, 120000 if not given and at most 600000. A command that runs out of time is ended.
+- Everything that a command starts is ended with it; nothing can stay in the background.
+- Long output is cut in the middle; the result then names the file that has all of it.
+- Prefer Read, Edit, Write, Glob and Grep to cat, sed, find and grep.
+- Quote paths with spaces. description says in a few words what the command is for.`
+
+type bashInput struct {
+	Command     string `json:"command" jsonschema:"the command to run"`
+	Timeout     int    `json:"timeout,omitzero" jsonschema:"milliseconds, at most 600000"`
+	Description string `json:"description,omitzero" jsonschema:"what it does, in 5 to 10 words"`
+	Background  bool   `json:"run_in_background,omitzero" jsonschema:"not supported yet"`
+}
+
+// BashOutput is the structured output of Bash.
+type BashOutput struct {
+	Stdout         string `json:"stdout"` // both streams, as they came
+	Stderr         string `json:"stderr"` // notices of the tool
+	Interrupted    bool   `json:"interrupted"`
+	ExitCode       int    `json:"exitCode"`
+	TimedOutAfter  int    `json:"timedOutAfterMs,omitzero"`
+	Interpretation string `json:"returnCodeInterpretation,omitzero"`
+	Path           string `json:"persistedOutputPath,omitzero"`
+}
+
+func (w *Workspace) bash() tool.Tool {
+	return &tool.Typed[bashInput]{
+		Name: "Bash", Description: bashText, Do: w.runBash,
+		Judge: func(in bashInput) tool.Effect {
+			if onlyReads(in.Command) && !in.Background {
+				return tool.Pure
+			}
+			return tool.Unsafe
+		},
+		Touch: func(in bashInput) tool.Access {
+			return tool.Access{Kind: tool.AccessShell, Command: in.Command}
+		},
+	}
+}
+
+func (w *Workspace) runBash(ctx context.Context, call tool.Call, in bashInput) tool.Result {
+	switch {
+	case in.Background:
+		return tool.Fail(ClassSupport, "run_in_background is not supported: nothing was run. Run the command in the foreground "+
+			"with a timeout that is long enough; to test a server, start it, use it and stop it in one command.")
+	case strings.TrimSpace(in.Command) == "":
+		return tool.Fail(tool.ClassBadInput, "the command is empty: nothing was run")
+	case strings.ContainsRune(in.Command, 0):
+		return tool.Fail(tool.ClassBadInput, "the command contains a NUL character, which no program can be given: nothing was run")
+	case in.Timeout < 0:
+		return tool.Fail(tool.ClassBadInput, "timeout must not be negative: nothing was run")
+	}
+	c := &command{
+		argv: []string{w.cfg.Shell, "-c", in.Command}, dir: w.root, env: w.env,
+		timeout: w.cfg.Timeout, grace: w.cfg.Grace, started: call.Started, progress: call.Progress,
+		out: &capture{dir: w.cfg.Spill, keep: w.cfg.MaxOutput / 2},
+	}
+	if in.Timeout > 0 {
+		c.timeout = min(time.Duration(in.Timeout)*time.Millisecond, w.cfg.MaxTimeout)
+	}
+	if w.cfg.Wrap != nil {
+		c.argv = w.cfg.Wrap(c.argv)
+	}
+	return w.report(in.Command, c, c.run(ctx))
+}
+
+// maxFailed is how much output a failed command may show: with the notices it
+// stays under what the tool set allows an error, which would cut it again.
+const maxFailed = 9_000
+
+// report puts into words how a command ended.
+func (w *Workspace) report(line string, c *command, e ending) tool.Result {
+	if e.err != nil {
+		c.out.result(0)
+		return tool.Fail(tool.Classify(e.err), fmt.Sprintf("the command was not run, since it could not be started in %s: %v", w.root, e.err))
+	}
+	o := BashOutput{Interrupted: e.cancelled || e.timedOut, ExitCode: e.code}
+	class, first, limit := "", "", w.cfg.MaxOutput
+	switch {
+	case e.timedOut:
+		class, first = tool.ClassTimeout, fmt.Sprintf("Command timed out after %v and was ended. What it printed until then:", c.timeout)
+		o.TimedOutAfter = int(c.timeout.Milliseconds())
+	case e.cancelled:
+		class, first = tool.ClassAborted, "Command was cancelled and ended. What it printed until then:"
+	case e.code != 0:
+		if o.Interpretation = interpret(line, e.code); o.Interpretation == "" {
+			class, first = tool.ClassExit, fmt.Sprintf("Exit code %d", e.code)
+		}
+	}
+	if class != "" {
+		limit = min(limit, maxFailed)
+	}
+	o.Stdout, o.Path = c.out.result(limit)
+	o.Stderr = strings.Join(notices(e, o.Interpretation), "\n")
+
+	body := strings.TrimRight(o.Stdout, "\n")
+	if body == "" && (first != "" || o.Stderr != "") {
+		body = "(no output)"
+	}
+	text := strings.TrimLeft(first+"\n"+body, "\n")
+	if o.Stderr != "" {
+		text += "\n" + o.Stderr
+	}
+	r := tool.Text(text)
+	r.IsError, r.Class, r.Output = class != "", class, o
+	return r
+}
+
+// notices is what the model should know besides the output.
+func notices(e ending, interpretation string) []string {
+	var lines []string
+	if interpretation != "" {
+		lines = append(lines, fmt.Sprintf("(exit code %d: %s)", e.code, interpretation))
+	}
+	if e.signal != "" && !e.timedOut && !e.cancelled {
+		lines = append(lines, "(ended by a signal: "+e.signal+")")
+	}
+	if e.left > 0 {
+		lines = append(lines, fmt.Sprintf("(%s still running after the command were ended: nothing stays in the background)",
+			plural(e.left, "process", "processes")))
+	}
+	if len(e.stuck) > 0 {
+		lines = append(lines, fmt.Sprintf("(could not be ended and may still run: process %s)",
+			strings.Trim(fmt.Sprint(e.stuck), "[]")))
+	}
+	return lines
+}

@@ -1,0 +1,210 @@
+package builtin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/daruma-agent/daruma/tool"
+)
+
+const grepText = `Searches the contents of files with a regular expression (RE2 syntax: no look-around, no back-references).
+
+- output_mode: files_with_matches (the default; latest changed first), content (the lines), or count (lines for each file).
+- path is a file or folder; without it the root of the workspace. glob ("*.go", "src/**/*.ts") and type ("go", "py") choose files.
+- For content: -n numbers (on), -A -B -C lines around, -o only what matches. -i ignores case.
+- multiline lets a match, and the dot, go over line ends.
+- head_limit is 250 if not given, 0 for no limit; offset skips results. Binary files and what git ignores are left out.`
+
+// The output modes of Grep.
+const (
+	modeFiles   = "files_with_matches"
+	modeContent = "content"
+	modeCount   = "count"
+)
+
+const defaultHead = 250
+
+type grepInput struct {
+	Pattern   string `json:"pattern" jsonschema:"the regular expression"`
+	Path      string `json:"path,omitzero" jsonschema:"file or folder to search"`
+	Glob      string `json:"glob,omitzero" jsonschema:"pattern of file names"`
+	Type      string `json:"type,omitzero" jsonschema:"type of files, such as go, py, js, rust, java"`
+	Mode      string `json:"output_mode,omitzero" enum:"content,files_with_matches,count"`
+	Fold      bool   `json:"-i,omitzero" jsonschema:"ignore case"`
+	Numbers   *bool  `json:"-n,omitzero" jsonschema:"show line numbers"`
+	Only      bool   `json:"-o,omitzero" jsonschema:"show only what matches"`
+	After     int    `json:"-A,omitzero" jsonschema:"lines to show after a match"`
+	Before    int    `json:"-B,omitzero" jsonschema:"lines to show before a match"`
+	Around    int    `json:"-C,omitzero" jsonschema:"lines to show before and after a match"`
+	Head      *int   `json:"head_limit,omitzero" jsonschema:"how many results"`
+	Offset    int    `json:"offset,omitzero" jsonschema:"how many results to skip"`
+	Multiline bool   `json:"multiline,omitzero" jsonschema:"match over line ends"`
+}
+
+// GrepOutput is the structured output of Grep.
+type GrepOutput struct {
+	Mode       string   `json:"mode"`
+	NumFiles   int      `json:"numFiles"`
+	Names      []string `json:"filenames"`
+	Content    string   `json:"content,omitzero"`
+	NumMatches int      `json:"numMatches,omitzero"`
+}
+
+func (w *Workspace) grep() tool.Tool {
+	return &tool.Typed[grepInput]{
+		Name: "Grep", Description: grepText, Do: w.runGrep,
+		Judge: func(grepInput) tool.Effect { return tool.Pure },
+		Touch: func(in grepInput) tool.Access {
+			return tool.Access{Kind: tool.AccessRead, Paths: []string{path.Join(".", filepath.ToSlash(in.Path))}}
+		},
+	}
+}
+
+func (w *Workspace) runGrep(ctx context.Context, _ tool.Call, in grepInput) tool.Result {
+	if in.Mode == "" {
+		in.Mode = modeFiles
+	}
+	q, err := newQuery(in)
+	if err != nil {
+		return failure("grep", in.Pattern, err)
+	}
+	keep, err := chooser(in)
+	if err != nil {
+		return failure("grep", in.Pattern, err)
+	}
+	dir := in.Path
+	if dir == "" {
+		dir = "."
+	}
+	p, err := w.locate(dir)
+	if err != nil {
+		return failure("grep", dir, err)
+	}
+	info, err := p.area.root.Stat(p.rel)
+	if errors.Is(err, fs.ErrNotExist) {
+		return missing("grep", dir, p, err)
+	}
+	if err != nil {
+		return failure("grep", dir, err)
+	}
+	var files []entry
+	if info.IsDir() {
+		if files, err = w.list(ctx, p, keep); err != nil {
+			return failure("grep", dir, err)
+		}
+	} else { // a file that was named is searched whatever its name
+		files = []entry{{filepath.Base(p.rel), info}}
+		p = w.placeIn(p.area, filepath.Dir(p.abs))
+	}
+	if in.Mode == modeFiles {
+		newestFirst(files)
+	}
+	found := q.search(ctx, p, files)
+	if ctx.Err() != nil {
+		return failure("grep", dir, ctx.Err())
+	}
+	return grepResult(in, p, found)
+}
+
+// chooser makes the test for file names out of glob and type.
+func chooser(in grepInput) (func(name string) bool, error) {
+	var patterns []string
+	if in.Type != "" {
+		if patterns = fileTypes[in.Type]; patterns == nil {
+			return nil, refuse(ClassPattern, "there is no file type %q. Use glob, or one of %s", in.Type, strings.Join(typeNames(), ", "))
+		}
+	}
+	glob, not := strings.CutPrefix(in.Glob, "!")
+	glob = strings.TrimPrefix(filepath.ToSlash(glob), "./")
+	if !doublestar.ValidatePattern(glob) {
+		return nil, refuse(ClassPattern, "the glob %q is not valid: check its brackets and braces", in.Glob)
+	}
+	fits := func(pattern, name string) bool {
+		if !strings.Contains(pattern, "/") {
+			name = path.Base(name) // as git and ripgrep have it
+		}
+		return doublestar.MatchUnvalidated(pattern, name)
+	}
+	return func(name string) bool {
+		ofType := patterns == nil || slices.ContainsFunc(patterns, func(t string) bool { return fits(t, name) })
+		return ofType && (glob == "" || fits(glob, name) != not)
+	}, nil
+}
+
+// grepResult writes what was found in the way that was asked for.
+func grepResult(in grepInput, p place, found []findings) tool.Result {
+	o := GrepOutput{Mode: in.Mode, NumFiles: len(found), Names: []string{}}
+	var lines []string
+	for _, f := range found {
+		name := p.show(f.name)
+		o.Names = append(o.Names, name)
+		o.NumMatches += f.matches
+		switch in.Mode {
+		case modeFiles:
+			lines = append(lines, quote(name))
+		case modeCount:
+			lines = append(lines, fmt.Sprintf("%s:%d", quote(name), f.matches))
+		default:
+			lines = append(lines, contentLines(in, quote(name), f, len(lines) > 0)...)
+		}
+	}
+	all := len(lines)
+	lines = lines[min(max(in.Offset, 0), all):]
+	limit := defaultHead
+	if in.Head != nil {
+		limit = *in.Head
+	}
+	if limit > 0 && len(lines) > limit {
+		lines = lines[:limit]
+	}
+	text := strings.Join(lines, "\n")
+	if in.Mode == modeContent {
+		o.Content = tool.Clean(text)
+	}
+	switch {
+	case len(found) == 0 && !in.Multiline && strings.Contains(in.Pattern, `\n`):
+		text = "No matches found: without multiline, lines are searched one by one"
+	case len(found) == 0:
+		text = "No matches found"
+	case len(lines) == 0:
+		text = fmt.Sprintf("(there are only %d results: offset %d is behind them)", all, in.Offset)
+	case len(lines) < all:
+		text += fmt.Sprintf("\n(results %d to %d of %d; use offset and head_limit for others)", in.Offset+1, in.Offset+len(lines), all)
+	}
+	r := tool.Text(text)
+	r.Output = o
+	return r
+}
+
+// contentLines writes the lines of a file as grep does: a colon behind the name
+// and the number of a match, a dash for the lines around it, and -- between
+// pieces that do not touch.
+func contentLines(in grepInput, name string, f findings, more bool) []string {
+	var lines []string
+	around := in.After > 0 || in.Before > 0 || in.Around > 0
+	for i, h := range f.hits {
+		if around && !in.Only && (i > 0 && h.line > f.hits[i-1].line+1 || i == 0 && more) {
+			lines = append(lines, "--")
+		}
+		sign := "-"
+		if h.match {
+			sign = ":"
+		}
+		number := ""
+		if in.Numbers == nil || *in.Numbers {
+			number = fmt.Sprint(h.line, sign)
+		}
+		lines = append(lines, name+sign+number+h.text)
+	}
+	if f.more {
+		lines = append(lines, name+": (more matches are not shown)")
+	}
+	return lines
+}

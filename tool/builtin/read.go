@@ -1,0 +1,270 @@
+package builtin
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/daruma-agent/daruma/tool"
+)
+
+const readText = `Reads a file and returns its lines with their numbers, as cat -n does.
+
+- file_path is relative to the root of the workspace, or absolute below it.
+- Without offset and limit the first 2000 lines are returned. If the result says that more follow, go on with offset.
+- Lines are cut after 2000 characters. The number and the tab before each line are not part of the file.
+- Images (png, jpeg, gif, webp) are shown to you. Folders are not read: use Glob.
+- Read a file before you edit it. Read several files at once by several calls in one answer.`
+
+const (
+	defaultLines = 2000
+	maxLine      = 2000   // characters of a line
+	maxShown     = 45_000 // characters of a result, less than a tool set allows
+)
+
+type readInput struct {
+	Path   string `json:"file_path" jsonschema:"the file to read"`
+	Offset int    `json:"offset,omitzero" jsonschema:"number of the first line, counted from 1"`
+	Limit  int    `json:"limit,omitzero" jsonschema:"how many lines"`
+}
+
+// ReadOutput is the structured output of Read.
+type ReadOutput struct {
+	Type string   `json:"type"` // text or image
+	File ReadFile `json:"file"`
+}
+
+// ReadFile is what was read of a file: lines of a text, or an image.
+type ReadFile struct {
+	Path       string `json:"filePath"`
+	Content    string `json:"content,omitzero"`
+	NumLines   int    `json:"numLines,omitzero"`
+	StartLine  int    `json:"startLine,omitzero"`
+	TotalLines int    `json:"totalLines,omitzero"`
+	MediaType  string `json:"mediaType,omitzero"`
+	Size       int64  `json:"originalSize,omitzero"` // bytes of an image
+	Width      int    `json:"width,omitzero"`
+	Height     int    `json:"height,omitzero"`
+}
+
+func (w *Workspace) read() tool.Tool {
+	return &tool.Typed[readInput]{
+		Name: "Read", Description: readText, Do: w.runRead,
+		Judge: func(readInput) tool.Effect { return tool.Pure },
+		Touch: func(in readInput) tool.Access {
+			return tool.Access{Kind: tool.AccessRead, Paths: []string{in.Path}}
+		},
+	}
+}
+
+func (w *Workspace) runRead(ctx context.Context, call tool.Call, in readInput) tool.Result {
+	if in.Offset < 0 || in.Limit < 0 {
+		return tool.Fail(tool.ClassBadInput, "offset and limit must not be negative")
+	}
+	p, err := w.locate(in.Path)
+	if err != nil {
+		return failure("read", in.Path, err)
+	}
+	f, info, err := p.open()
+	if errors.Is(err, fs.ErrNotExist) {
+		return missing("read", in.Path, p, err)
+	}
+	if err != nil {
+		return failure("read", in.Path, err)
+	}
+	defer f.Close()
+	if info.Size() == 0 {
+		w.memory.read(p, sha256.Sum256(nil), 0, span{call: call.ID})
+		return tool.Text("(the file " + p.shown + " exists and is empty)")
+	}
+	start := make([]byte, 8<<10)
+	n, err := io.ReadFull(f, start)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return failure("read", in.Path, err)
+	}
+	start = start[:n]
+	if media := http.DetectContentType(start); imageTypes[media] {
+		return w.readImage(p, f, start, info.Size(), media)
+	} else if err := refuseBinary(start, media, info.Size()); err != nil {
+		return failure("read", in.Path, err)
+	}
+	page := page{from: max(in.Offset, 1), limit: in.Limit}
+	if page.limit == 0 {
+		page.limit = defaultLines
+	}
+	if err := page.scan(ctx, io.MultiReader(bytes.NewReader(start), f)); err != nil {
+		return failure("read", in.Path, err)
+	}
+	return w.showPage(p, call, &page)
+}
+
+// missing says what is near to a file that is not there.
+func missing(op, path string, p place, err error) tool.Result {
+	r := failure(op, path, err)
+	if near := p.neighbours(); len(near) > 0 {
+		r.Content[0].Text += ". In the same folder there is " + strings.Join(near, ", ")
+	} else if _, err := p.area.root.Stat(filepath.Dir(p.rel)); err != nil {
+		r.Content[0].Text += ". Its folder does not exist either: find the file with Glob"
+	}
+	return r
+}
+
+// refuseBinary returns an error for what is no text, naming the kind of it.
+func refuseBinary(start []byte, media string, size int64) error {
+	switch {
+	case bytes.HasPrefix(start, []byte("%PDF-")):
+		return refuse(ClassKind, "this is a PDF of %s, which cannot be shown. Use Bash to get its text, for example with pdftotext", bytesText(size))
+	case bytes.HasPrefix(start, []byte("\xff\xfe")), bytes.HasPrefix(start, []byte("\xfe\xff")):
+		return refuse(ClassKind, "this is text in UTF-16. Use Bash to convert it, for example with iconv -f UTF-16 -t UTF-8")
+	case bytes.IndexByte(start, 0) >= 0:
+		return refuse(ClassKind, "this is a binary file (%s, %s), which cannot be shown as text. Use Bash to look into it, for example with file or xxd",
+			media, bytesText(size))
+	}
+	return nil
+}
+
+// page is a range of the lines of a text. The text is read to its end to count
+// and to sum it up, but only the range is held.
+type page struct {
+	from, limit int
+
+	lines   []string
+	total   int
+	sum     digest
+	size    int  // characters in lines
+	cut     int  // lines that were cut
+	crlf    bool // there are lines that end in \r\n
+	invalid bool // a shown line is not UTF-8
+}
+
+func (p *page) scan(ctx context.Context, r io.Reader) error {
+	hash := sha256.New()
+	in := bufio.NewReaderSize(io.TeeReader(r, hash), 64<<10)
+	for {
+		if p.total%1024 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		line, err := readLine(in)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if len(line.text) > 0 || err == nil {
+			p.total++
+			p.add(line)
+		}
+		if err != nil {
+			hash.Sum(p.sum[:0])
+			return nil
+		}
+	}
+}
+
+func (p *page) add(l line) {
+	if p.total < p.from || len(p.lines) >= p.limit || p.size >= maxShown && len(p.lines) > 0 {
+		return
+	}
+	text, ended := strings.CutSuffix(string(l.text), "\n")
+	if bare, ok := strings.CutSuffix(text, "\r"); ok && ended {
+		text, p.crlf = bare, true
+	}
+	if p.total == 1 {
+		text = strings.TrimPrefix(text, bom)
+	}
+	p.invalid = p.invalid || !l.cut && !utf8.ValidString(text)
+	if l.cut || utf8.RuneCountInString(text) > maxLine {
+		p.cut++
+		text = tool.Middle(strings.ToValidUTF8(text, ""), maxLine, 0, "… [line cut here]")
+	}
+	if size := utf8.RuneCountInString(text) + 8; len(p.lines) == 0 || p.size+size <= maxShown {
+		p.lines = append(p.lines, text)
+		p.size += size
+		return
+	}
+	p.size = maxShown // the page is full: a shorter line must not slip in behind
+}
+
+const bom = "\uFEFF"
+
+type line struct {
+	text []byte // with its end
+	cut  bool   // text is only the beginning
+}
+
+// readLine reads a line of any length and holds only so much of it as is shown.
+func readLine(in *bufio.Reader) (l line, err error) {
+	for {
+		part, err := in.ReadSlice('\n')
+		room := (maxLine+8)*utf8.UTFMax - len(l.text)
+		if len(part) > room {
+			l.cut = true
+			part = part[:max(room, 0)]
+		}
+		l.text = append(l.text, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return l, err
+		}
+	}
+}
+
+// showPage writes the page for the model and remembers what it shows.
+func (w *Workspace) showPage(p place, call tool.Call, page *page) tool.Result {
+	if page.from > page.total {
+		return tool.Fail(tool.ClassBadInput, fmt.Sprintf("%s has only %s: offset %d is behind its end",
+			p.shown, plural(page.total, "line", "lines"), page.from))
+	}
+	var b strings.Builder
+	for i, l := range page.lines {
+		fmt.Fprintf(&b, "%6d\t%s\n", page.from+i, l)
+	}
+	last := page.from + len(page.lines) - 1
+	var notes []string
+	if last < page.total {
+		notes = append(notes, fmt.Sprintf("lines %d to %d of %d; go on with offset %d", page.from, last, page.total, last+1))
+	}
+	if page.cut > 0 {
+		notes = append(notes, fmt.Sprintf("%s cut after %d characters", plural(page.cut, "line was", "lines were"), maxLine))
+	}
+	if page.crlf {
+		notes = append(notes, `lines end in \r\n, which Edit and Write keep`)
+	}
+	if page.invalid {
+		notes = append(notes, "not all of this is UTF-8; what is not is shown as \uFFFD")
+	}
+	if len(notes) > 0 {
+		fmt.Fprintf(&b, "(%s)\n", strings.Join(notes, "; "))
+	}
+	if page.cut == 0 && !page.invalid {
+		w.memory.read(p, page.sum, page.total, span{call.ID, page.from, last})
+	} else {
+		w.memory.read(p, page.sum, page.total, span{call: call.ID}) // known, but not line for line
+	}
+	r := tool.Text(b.String())
+	r.Output = ReadOutput{Type: "text", File: ReadFile{
+		Path: p.shown, Content: tool.Clean(strings.Join(page.lines, "\n")),
+		NumLines: len(page.lines), StartLine: page.from, TotalLines: page.total,
+	}}
+	return r
+}
+
+// readImage shows an image if the API takes it.
+func (w *Workspace) readImage(p place, f *os.File, start []byte, size int64, media string) tool.Result {
+	rest, err := io.ReadAll(io.LimitReader(f, maxImage))
+	if err != nil {
+		return failure("read", p.shown, err)
+	}
+	m, err := inspect(append(start, rest...), size, media)
+	if err != nil {
+		return failure("read", p.shown, err)
+	}
+	return showImage(p, m, size)
+}

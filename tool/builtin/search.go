@@ -1,0 +1,229 @@
+package builtin
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"regexp"
+	"regexp/syntax"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/daruma-agent/daruma/tool"
+)
+
+const (
+	maxHits   = 10_000 // lines kept of one file
+	maxColumn = 500    // characters of a line
+	maxKept   = 8 << 20
+)
+
+// query is what Grep looks for.
+type query struct {
+	re            *regexp.Regexp
+	literal       []byte // is in every match; empty: not known
+	multiline     bool
+	only          bool
+	lines         bool // the lines are wanted, not just their number
+	before, after int
+
+	kept atomic.Int64 // bytes of lines, so that a search cannot fill the memory
+}
+
+// hit is a line to show.
+type hit struct {
+	line  int
+	match bool
+	text  string
+}
+
+// findings is what was found in one file.
+type findings struct {
+	name    string
+	matches int // lines, or matches if only these are wanted
+	hits    []hit
+	more    bool // hits were left out
+}
+
+func newQuery(in grepInput) (*query, error) {
+	expr := in.Pattern
+	switch {
+	case in.Pattern == "":
+		return nil, refuse(ClassPattern, "the pattern is empty")
+	case in.Before < 0 || in.After < 0 || in.Around < 0 || in.Offset < 0:
+		return nil, refuse(tool.ClassBadInput, "-A, -B, -C and offset must not be negative")
+	case in.Multiline:
+		expr = "(?sm:" + expr + ")"
+	}
+	if in.Fold {
+		expr = "(?i:" + expr + ")"
+	}
+	re, err := regexp.Compile(expr)
+	if err != nil {
+		return nil, refuse(ClassPattern, "%v. Patterns have RE2 syntax: look-around and back-references are not known, "+
+			`and ( ) [ ] { } * + ? . | ^ $ \ mean themselves only behind a \`, err)
+	}
+	q := &query{
+		re: re, multiline: in.Multiline, only: in.Only, lines: in.Mode == modeContent,
+		before: max(in.Before, in.Around), after: max(in.After, in.Around),
+	}
+	if tree, err := syntax.Parse(expr, syntax.Perl); err == nil {
+		q.literal = []byte(required(tree.Simplify()))
+	}
+	return q, nil
+}
+
+// required returns the longest text that every match of re contains. Looking
+// for it first is much faster than the expression.
+func required(re *syntax.Regexp) string {
+	switch re.Op {
+	case syntax.OpLiteral:
+		if re.Flags&syntax.FoldCase == 0 {
+			return string(re.Rune)
+		}
+	case syntax.OpCapture, syntax.OpPlus:
+		return required(re.Sub[0])
+	case syntax.OpConcat:
+		best := ""
+		for _, sub := range re.Sub {
+			if s := required(sub); len(s) > len(best) {
+				best = s
+			}
+		}
+		return best
+	}
+	return ""
+}
+
+// search looks into all files at once, as far as there are processors, and
+// returns what was found in the order of files.
+func (q *query) search(ctx context.Context, p place, files []entry) []findings {
+	results := make([]findings, len(files))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), 8, max(1, len(files))) {
+		workers.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(files) || ctx.Err() != nil {
+					return
+				}
+				results[i] = q.file(p, files[i])
+			}
+		})
+	}
+	workers.Wait()
+	return slices.DeleteFunc(results, func(f findings) bool { return f.matches == 0 })
+}
+
+// file searches one file. One that cannot be read, or is no text, has nothing
+// in it: a search over many files does not fail for one.
+func (q *query) file(p place, e entry) findings {
+	f := findings{name: e.name}
+	if !e.info.Mode().IsRegular() || e.info.Size() > maxWhole {
+		return f
+	}
+	inner := p
+	inner.rel = filepath.Join(p.rel, filepath.FromSlash(e.name))
+	data, _, err := inner.load()
+	if err != nil || bytes.IndexByte(data[:min(len(data), 8<<10)], 0) >= 0 {
+		return f
+	}
+	data = bytes.TrimPrefix(data, []byte(bom))
+	if bytes.Contains(data, []byte("\r\n")) {
+		data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
+	}
+	if !bytes.Contains(data, q.literal) {
+		return f
+	}
+	if q.multiline {
+		q.spans(&f, data)
+	} else {
+		q.byLine(&f, data)
+	}
+	return f
+}
+
+// byLine tests line after line.
+func (q *query) byLine(f *findings, data []byte) {
+	lines := splitLines(data)
+	matched := make([]int, 0, 16)
+	for i, l := range lines {
+		if !bytes.Contains(l, q.literal) {
+			continue
+		}
+		if q.only && q.lines {
+			for _, m := range q.re.FindAll(l, -1) {
+				f.matches++
+				q.keep(f, hit{i + 1, true, string(m)})
+			}
+			continue
+		}
+		if q.re.Match(l) {
+			f.matches++
+			matched = append(matched, i)
+		}
+	}
+	q.context(f, lines, matched)
+}
+
+// spans finds matches that may go over several lines. All of these are shown.
+func (q *query) spans(f *findings, data []byte) {
+	lines := splitLines(data)
+	line, at := 0, 0
+	var matched []int
+	for _, m := range q.re.FindAllIndex(data, maxHits) {
+		f.matches++
+		line += bytes.Count(data[at:m[0]], []byte("\n"))
+		at = m[0]
+		if q.only && q.lines {
+			q.keep(f, hit{line + 1, true, string(data[m[0]:m[1]])})
+			continue
+		}
+		// A line end at the end of a match does not make the next line match.
+		last := line + bytes.Count(bytes.TrimSuffix(data[m[0]:m[1]], []byte("\n")), []byte("\n"))
+		for i := line; i <= last && i < len(lines); i++ {
+			if len(matched) == 0 || matched[len(matched)-1] < i {
+				matched = append(matched, i)
+			}
+		}
+	}
+	q.context(f, lines, matched)
+}
+
+// context keeps the matched lines and those around them.
+func (q *query) context(f *findings, lines [][]byte, matched []int) {
+	if !q.lines {
+		return
+	}
+	next := 0 // the first line that is not kept yet
+	for n, i := range matched {
+		for j := max(next, i-q.before); j <= min(i+q.after, len(lines)-1); j++ {
+			if n+1 < len(matched) && j >= matched[n+1] {
+				break // it comes as a match
+			}
+			q.keep(f, hit{j + 1, j == i, string(lines[j][:min(len(lines[j]), 4*maxColumn+4)])})
+			next = j + 1
+		}
+	}
+}
+
+func (q *query) keep(f *findings, h hit) {
+	if len(f.hits) >= maxHits || q.kept.Load() > maxKept {
+		f.more = true
+		return
+	}
+	h.text = tool.Middle(h.text, maxColumn, 0, "… [line cut here]")
+	q.kept.Add(int64(len(h.text)))
+	f.hits = append(f.hits, h)
+}
+
+func splitLines(data []byte) [][]byte {
+	lines := bytes.Split(data, []byte("\n"))
+	if n := len(lines); len(lines[n-1]) == 0 {
+		lines = lines[:n-1]
+	}
+	return lines
+}

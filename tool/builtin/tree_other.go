@@ -1,0 +1,25 @@
+//go:build unix && !linux
+
+package builtin
+
+import "syscall"
+
+// tree is the process group of a command, as one negative number: here nobody
+// can be asked for what has left it.
+type tree struct {
+	pgid  int
+	token string
+}
+
+func (t *tree) alive() []int {
+	if syscall.Kill(-t.pgid, 0) != nil {
+		return nil
+	}
+	return []int{-t.pgid}
+}
+
+func (t *tree) signal(pids []int, sig syscall.Signal) {
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, sig)
+	}
+}

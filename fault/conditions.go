@@ -2,6 +2,7 @@ package fault
 
 import (
 	"bytes"
+	"maps"
 	"path"
 	"regexp"
 	"strconv"
@@ -20,11 +21,11 @@ func (p *parser) when(n *node, name string) when {
 		}
 		c := p.line(kid)
 		for {
-			head := c.peek()
+			head := c.i
 			t := p.condition(c, &w)
 			switch {
 			case t == nil:
-			case head == "result":
+			case kid.args[c.head(head)].text == "result":
 				last = append(last, t)
 			default:
 				w.tests = append(w.tests, t)
@@ -42,6 +43,14 @@ func (p *parser) when(n *node, name string) when {
 	return w
 }
 
+// head skips the nots before a condition.
+func (c *cursor) head(i int) int {
+	for i < len(c.node.args)-1 && c.node.args[i].text == "not" {
+		i++
+	}
+	return i
+}
+
 // condition reads one condition, perhaps with not before it. nth goes to w and gives no test.
 func (p *parser) condition(c *cursor, w *when) test {
 	if p.err != nil {
@@ -54,8 +63,9 @@ func (p *parser) condition(c *cursor, w *when) test {
 		t := p.condition(c, nil)
 		p.names = names
 		return func(s *scene) bool {
-			// What a negated condition narrows or captures is forgotten.
-			return t != nil && !t(s.with(s.rand, s.firstModel))
+			c := *s // what a negated condition narrows or captures is forgotten
+			c.captures = maps.Clone(s.captures)
+			return t != nil && !t(&c)
 		}
 	}
 	if head.text == "nth" && head.kind == word {

@@ -97,3 +97,27 @@ func TestCalledReadsLists(t *testing.T) {
 		t.Errorf("got %q", g.text)
 	}
 }
+
+// A summary that says "go on" somewhere, and quotes an answer, asks for no continuation.
+func TestSummaryIsNoContinuation(t *testing.T) {
+	srv, c := serve(t, "model\n  rule look\n    when not called shell\n    say \"The test says that something is wrong, so I look at it.\"\n    call shell command=\"ls\"\n  rule next\n    say \"next\"\n  rule never\n    when user \"never\"\n    say \"x\"\n")
+	g := c.ask(ask(user("fix it")))
+	summary := "This conversation was shortened: the old part was cut off.\n" + strings.Repeat("It was long. ", 20) + g.text +
+		"\n- called Bash {\"command\":\"ls\"}\n" + strings.Repeat("It was long. ", 20) + "Go on with the task from here."
+	if g := c.ask(ask(user(summary))); g.text != "next" {
+		t.Errorf("got %q", g.text)
+	}
+	if p := srv.Report().Problems; len(p) > 0 {
+		t.Errorf("problems %q", p)
+	}
+}
+
+func TestModelWithoutARuleThatFits(t *testing.T) {
+	srv, c := serve(t, "model\n  rule a\n    when user \"never\"\n    say \"x\"\n")
+	if g := c.ask(ask(user("y"))); g.text != "Done." {
+		t.Errorf("got %q", g.text)
+	}
+	if p := srv.Report().Problems; len(p) != 1 || !strings.Contains(p[0], "no rule of the model fits") {
+		t.Errorf("problems %q", p)
+	}
+}

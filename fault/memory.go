@@ -132,7 +132,8 @@ func beginning(whole, part string) (n int, ok bool) {
 	return len(whole) - len(rest), true
 }
 
-// quoted finds the answer whose beginning is quoted somewhere in the text of the user.
+// quoted finds the answer whose beginning, but not the whole of it, is quoted somewhere in the text of
+// the user.
 func (m *memory) quoted(text string) (a *answer, bytes int) {
 	const recognisable = 40
 	m.mu.Lock()
@@ -153,7 +154,9 @@ func (m *memory) quoted(text string) (a *answer, bytes int) {
 		for n > 0 && n < len(whole) && whole[n]&0xC0 == 0x80 { // not inside of a character
 			n--
 		}
-		return a, n
+		if n < len(whole) {
+			return a, n
+		}
 	}
 	return nil, 0
 }

@@ -50,6 +50,9 @@ func (s *Script) think(sc *scene, m *memory, problem func(string)) *answer {
 	case q.purpose == "title":
 		a.name, a.parts = "(title)", []part{{kind: "text", text: "A scripted session"}}
 	default:
+		if len(s.rules) > 0 {
+			problem(fmt.Sprintf("request %d: no rule of the model fits, so it only says that it is done", q.n))
+		}
 		a.name, a.parts = "(done)", []part{{kind: "text", text: "Done."}}
 	}
 	a.settle(q.model, nil)
@@ -164,8 +167,7 @@ func (q *request) continued(m *memory) (a *answer, from int) {
 			}
 			continue
 		}
-		text := t.text()
-		if !continuePattern.MatchString(text) || !cutPattern.MatchString(text) {
+		if !continuePattern.MatchString(t.text()) {
 			break
 		}
 	}

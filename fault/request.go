@@ -272,10 +272,17 @@ func compactJSON(v any) string {
 var (
 	compactPattern  = regexp.MustCompile(`(?i)(summar(y|ize|ise)|compact|condense)[^.\n]{0,120}\b(conversation|session|history|dialog|transcript|so far|work)\b`)
 	titlePattern    = regexp.MustCompile(`(?i)\b(title|topic)\b`)
-	continuePattern = regexp.MustCompile(`(?i)\b(continue|resume|carry on|go on|pick up|proceed|keep going)\b`)
 	redoPattern     = regexp.MustCompile(`(?i)\b(tool )?call\b[^.\n]{0,60}\b(cut off|cut|truncated|incomplete|not run|not executed)\b[^\n]{0,80}\b(again|smaller|retry|repeat)`)
-	cutPattern      = regexp.MustCompile(`(?i)(cut off|was cut|were cut|truncat|interrupted|token limit|length limit|output limit|max_tokens|left off|stopped|exactly where|where you|mid-(sentence|thought|response)|last (character|word))`)
+	continuePattern = nearby(`\b(continue|resume|carry on|go on|pick up|proceed|keep going)\b`,
+		`(cut off|was cut|were cut|truncat|interrupted|token limit|length limit|output limit|max_tokens|left off|stopped|exactly where|where you|mid-(sentence|thought|response)|last (character|word))`)
 )
+
+// nearby matches two things that stand close together, in either order: a long text that holds them far
+// apart, such as a summary, is about something else.
+func nearby(a, b string) *regexp.Regexp {
+	const between = `.{0,120}?`
+	return regexp.MustCompile(`(?is)` + a + between + b + `|` + b + between + a)
+}
 
 // guessPurpose says what a request is for: what the client declares, or what its words look like.
 func guessPurpose(q *request) string {
@@ -307,5 +314,5 @@ func (q *request) looksContinued() bool {
 	if last.role != "user" {
 		return false
 	}
-	return continuePattern.MatchString(text) && cutPattern.MatchString(text) || redoPattern.MatchString(text)
+	return continuePattern.MatchString(text) || redoPattern.MatchString(text)
 }

@@ -42,6 +42,8 @@ func TestConditions(t *testing.T) {
 		{"all-results >= 1", []obj{plain, withCall}, "200 529"},
 		{"failed", []obj{plain, withCall}, "200 529"},
 		{`result-of shell, result "such"`, []obj{plain, withCall}, "200 529"},
+		{`result-of shell, not result "such"`, []obj{plain, withCall}, "200 200"},
+		{`not result "directories", result-of shell`, []obj{plain, withCall}, "200 529"},
 		{`result-of read, result "such"`, []obj{withCall}, "200"},
 		{`called shell "ls", not called shell "rm"`, []obj{plain, withCall}, "200 529"},
 		{"first", []obj{withCall, plain}, "200 529"},

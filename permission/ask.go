@@ -101,7 +101,7 @@ func put(ctx context.Context, q Question, ask AskFunc) (Answer, error) {
 func (p *Policy) nobody(q Question, d Decision) Decision {
 	denied := Decision{Behavior: Deny, ReasonType: ByNobody, Rule: d.Rule, Suggestions: d.Suggestions,
 		Reason: strings.TrimSuffix(d.Reason, ".") + ", and nobody can be asked."}
-	allow := "No single rule that could be suggested would allow it."
+	allow := "No rule can be suggested that would allow it."
 	switch {
 	case len(d.Suggestions) > 0:
 		allow = "It would be allowed by " + list(d.Suggestions) + "."

@@ -29,8 +29,8 @@ func TestNobodyToAsk(t *testing.T) {
 	for _, tc := range []struct{ name, target, rule string }{
 		{"Bash", "go test ./...", "the rule Bash(go test:*)"},
 		{"Bash", "make lint && go build", "the rules Bash(make lint), Bash(go build:*)"},
-		{"Bash", "rm -rf src", "No single rule"},
-		{"Bash", "$CMD", "No single rule"},
+		{"Bash", "rm -rf src", "No rule can be suggested"},
+		{"Bash", "$CMD", "No rule can be suggested"},
 		{"Write", "src/a.go", "the rule Edit(/src/a.go)"},
 		{"Read", "/usr/x", "the rule Read(//usr/x)"},
 		{"WebFetch", "example.com", "the rule WebFetch(domain:example.com)"},

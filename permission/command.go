@@ -28,6 +28,7 @@ func (s *scan) command(assigns []assign, words []word, depth int) *command {
 		c.hide("it is nested too deeply")
 		return c
 	}
+	c.from, c.onto = s.policy.touches(c)
 	s.look(c, depth)
 	return c
 }
@@ -155,9 +156,10 @@ func (s *scan) runner(c *command, r runner, depth int) {
 	c.clear = r.clear && len(c.inner) > 0
 }
 
-// suffixes adds every tail of the words as a spelling.
+// suffixes adds the tails of the words as spellings, as a command may begin at
+// any of the first.
 func (c *command) suffixes() {
-	for i := range c.words {
+	for i := range min(len(c.words), maxBegin) {
 		c.spellings = append(c.spellings, join(c.words[i:], asPassed))
 	}
 }
@@ -182,10 +184,10 @@ func (s *scan) eval(c *command) {
 // shell reads the script of sh -c.
 func (s *scan) shell(c *command) {
 	at, plain, ok := shellScript(c.words)
+	c.suffixes()
 	if at == 0 && ok {
 		return // a file or the input: the words are all there is to judge
 	}
-	c.suffixes()
 	if !ok || !c.words[at].known {
 		c.hide("the script of " + c.words[0].text + " is not written out")
 		return

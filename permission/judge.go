@@ -76,7 +76,7 @@ func (p *Policy) outright(c tool.Call, a tool.Access, parts []part) (Decision, b
 		}
 		for _, pt := range parts {
 			if guard := p.guarded(pt.place); pt.kind == tool.AccessEdit && guard != "" && !exact {
-				return Decision{Behavior: Ask, ReasonType: BySafety, Reason: upper(pt.place.written + " is protected (" + guard + "), so an edit needs your word.")}, true
+				return Decision{Behavior: Ask, ReasonType: BySafety, Reason: upper(pt.place.written + " is protected (" + guard + "), so an edit needs a person's word.")}, true
 			}
 		}
 		return Decision{Behavior: Allow, ReasonType: ByRule, Rule: r, Reason: "The rule " + cite(r) + " allows it."}, true
@@ -120,7 +120,7 @@ func (p *Policy) permitPlace(name string, kind tool.AccessKind, at place) verdic
 	case kind == tool.AccessRead:
 		return verdict{ok: true, by: ByReading}
 	case guard != "":
-		return no(BySafety, at.written+" is protected ("+guard+"), so an edit needs your word")
+		return no(BySafety, at.written+" is protected ("+guard+"), so an edit needs a person's word")
 	case p.Mode == AcceptEdits:
 		return verdict{ok: true, by: ByMode}
 	}
@@ -177,8 +177,7 @@ func (p *Policy) permitInner(c *command) verdict {
 
 // permitReading judges where a command reads.
 func (p *Policy) permitReading(c *command) verdict {
-	reads, _ := p.touches(c)
-	for _, at := range reads {
+	for _, at := range c.from {
 		if len(at.names) == 0 {
 			return no(BySafety, "nobody can tell what "+quoted(c.written)+" reads")
 		}
@@ -189,7 +188,7 @@ func (p *Policy) permitReading(c *command) verdict {
 	if len(c.words) > 0 && c.words[0].text == "git" {
 		// A repository below may configure git to run anything.
 		for _, dir := range c.dirs {
-			if dir != p.cwd() && !slices.Contains(both(p.Root), dir) {
+			if dir != p.cwd() && !slices.Contains(p.both(p.Root), dir) {
 				return no(BySafety, quoted(c.written)+" would trust the repository in "+dir)
 			}
 		}
@@ -220,8 +219,7 @@ func (p *Policy) editsInside(c *command) bool {
 			return false
 		}
 	}
-	_, edits := p.touches(c)
-	return len(edits) > 0 && !slices.ContainsFunc(edits, func(at place) bool { return !p.inside(at) || p.guarded(at) != "" })
+	return len(c.onto) > 0 && !slices.ContainsFunc(c.onto, func(at place) bool { return !p.inside(at) || p.guarded(at) != "" })
 }
 
 // quoted shortens a command for a sentence.

@@ -49,7 +49,7 @@ func (p *Policy) locate(written string, dirs []string) place {
 		// A program may clean the path before it opens it, or may leave that
 		// to the system, which follows the links first.
 		clean := filepath.Clean(abs)
-		for _, name := range []string{clean, resolve(abs, 0), resolve(clean, 0)} {
+		for _, name := range []string{clean, p.resolve(abs), p.resolve(clean)} {
 			if name == "" {
 				return place{written: written}
 			}
@@ -78,6 +78,30 @@ const (
 	maxPath  = 4096
 	maxLinks = 40
 )
+
+// view is what one decision has seen of the file system: every path is looked
+// at once, so that one decision goes by one state of the links.
+type view struct {
+	roots    []string
+	resolved map[string]string
+}
+
+// viewing returns the policy for one decision.
+func (p *Policy) viewing() *Policy {
+	one := *p
+	one.view = &view{resolved: map[string]string{}}
+	return &one
+}
+
+// resolve follows links as the function of that name does, once per decision.
+func (p *Policy) resolve(path string) string {
+	target, ok := p.view.resolved[path]
+	if !ok {
+		target = resolve(path, 0)
+		p.view.resolved[path] = target
+	}
+	return target
+}
 
 // resolve follows the symbolic links of an absolute path as far as it exists;
 // what does not exist yet is kept. Empty means that the links have no end.
@@ -134,15 +158,19 @@ func (p *Policy) inside(at place) bool {
 
 // roots are the directories of the workspace, as given and as links lead.
 func (p *Policy) roots() []string {
-	var roots []string
+	if p.view.roots != nil {
+		return p.view.roots
+	}
+	roots := []string{}
 	for _, dir := range append([]string{p.Root}, p.Dirs...) {
 		if dir, ok := p.home(dir); ok && filepath.IsAbs(dir) {
 			roots = append(roots, filepath.Clean(dir))
-			if target := resolve(dir, 0); target != "" && target != roots[len(roots)-1] {
+			if target := p.resolve(dir); target != "" && target != roots[len(roots)-1] {
 				roots = append(roots, target)
 			}
 		}
 	}
+	p.view.roots = roots
 	return roots
 }
 
@@ -211,18 +239,18 @@ func (p *Policy) matchesName(r Rule, name string, in intent) bool {
 	case strings.HasPrefix(spec, "//"):
 		dirs, spec = []string{"/"}, spec[2:]
 	case spec == "~" || strings.HasPrefix(spec, "~/"):
-		dirs, spec = both(p.Home), strings.TrimPrefix(spec[1:], "/")
+		dirs, spec = p.both(p.Home), strings.TrimPrefix(spec[1:], "/")
 	case strings.HasPrefix(spec, "/"):
 		root := r.Root
 		if root == "" {
 			root = p.Root
 		}
-		dirs, spec = both(root), spec[1:]
+		dirs, spec = p.both(root), spec[1:]
 	default:
-		dirs = both(p.cwd())
+		dirs = p.both(p.cwd())
 		if in == forCaution && p.Root != p.cwd() {
 			// A deny rule keeps its hold when the work moves to another directory.
-			dirs = append(dirs, both(p.Root)...)
+			dirs = append(dirs, p.both(p.Root)...)
 		}
 		spec = strings.TrimPrefix(spec, "./")
 		if anyDepth(spec, in) {
@@ -249,12 +277,12 @@ func anyDepth(spec string, in intent) bool {
 }
 
 // both returns a directory as given and as its links lead.
-func both(dir string) []string {
+func (p *Policy) both(dir string) []string {
 	if !filepath.IsAbs(dir) {
 		return nil
 	}
 	dirs := []string{filepath.Clean(dir)}
-	if target := resolve(dir, 0); target != "" && target != dirs[0] {
+	if target := p.resolve(dir); target != "" && target != dirs[0] {
 		dirs = append(dirs, target)
 	}
 	return dirs

@@ -8,13 +8,16 @@
 // needs a reason. What cannot be read with certainty is asked about.
 //
 // Rules look at what a call says, not at what a program does once it runs:
-// whoever allows Bash(make:*) allows the makefile.
+// whoever allows Bash(make:*) allows the makefile, and a deny rule is a guard
+// rail and not a sandbox. Command lines are read as bash and sh read them.
 package permission
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/daruma-agent/daruma/tool"
 	"github.com/go-json-experiment/json/jsontext"
@@ -29,6 +32,8 @@ type Policy struct {
 	Dir              string   // where calls start; empty: Root
 	Dirs             []string // further directories of the workspace
 	Home             string   // for "~"; empty: unknown
+
+	view *view // of one decision
 }
 
 // Behavior is what becomes of a call.
@@ -80,6 +85,7 @@ type Decision struct {
 
 // Decide judges one call. access is what its tool says that it would touch.
 func (p *Policy) Decide(call tool.Call, access tool.Access) Decision {
+	p = p.viewing()
 	parts := p.parts(access)
 	if r, ok := p.find(p.Deny, call, access, parts); ok {
 		return p.refuse(call, access, ByRule, "the rule "+cite(r)+" denies it", r)
@@ -113,6 +119,7 @@ func (p *Policy) Decide(call tool.Call, access tool.Access) Decision {
 // Hides says that a deny rule forbids to read a path, so that a tool that lists
 // or searches a directory can leave it out.
 func (p *Policy) Hides(path string) bool {
+	p = p.viewing()
 	at := p.locate(path, []string{p.cwd()})
 	return slices.ContainsFunc(p.Deny, func(r Rule) bool {
 		return r.covers("Read", tool.AccessRead, forCaution) && p.matchesPlace(r, at, tool.AccessRead, forCaution)
@@ -174,8 +181,7 @@ func (p *Policy) matchesPart(r Rule, name string, pt part) bool {
 	if r.matchesCommand(c, forCaution) {
 		return true
 	}
-	reads, edits := p.touches(c)
-	if at(tool.AccessRead, reads...) || at(tool.AccessEdit, edits...) {
+	if at(tool.AccessRead, c.from...) || at(tool.AccessEdit, c.onto...) {
 		return true
 	}
 	return slices.ContainsFunc(c.inner, func(pt part) bool { return p.matchesPart(r, name, pt) })
@@ -207,7 +213,7 @@ func (pt part) reads() bool {
 func (p *Policy) refuse(c tool.Call, a tool.Access, by ReasonType, why string, r Rule) Decision {
 	return Decision{
 		Behavior: Deny, ReasonType: by, Rule: r, Reason: upper(why) + ".",
-		Message: fmt.Sprintf("Permission to use %s was denied: %s. Do not try to reach the same by another way around the refusal; go on with what is permitted, or say what you could not do.", describe(c, a), why),
+		Message: fmt.Sprintf("Permission to use %s was denied: %s. Do not try to get around the refusal: go on with what is permitted, or say what you could not do.", describe(c, a), why),
 	}
 }
 
@@ -241,6 +247,14 @@ func describe(c tool.Call, a tool.Access) string {
 	return c.Name + " (" + what + ")"
 }
 
-func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+// upper and lower change the first letter of a sentence or clause; a quotation
+// mark or a path stays.
+func upper(s string) string {
+	r, size := utf8.DecodeRuneInString(s)
+	return string(unicode.ToUpper(r)) + s[size:]
+}
 
-func lower(s string) string { return strings.ToLower(s[:1]) + s[1:] }
+func lower(s string) string {
+	r, size := utf8.DecodeRuneInString(s)
+	return string(unicode.ToLower(r)) + s[size:]
+}

@@ -97,7 +97,7 @@ func TestRules(t *testing.T) {
 			setUp(t, p, line)
 			continue
 		}
-		target = strings.NewReplacer("/ws", root, "⏎", "\n", "·", "\u00a0").Replace(target)
+		target = strings.NewReplacer("/ws", root, "⏎", "\n", "·", "\u00a0", `\x0d`, "\r").Replace(target)
 		name, target, _ := strings.Cut(target, " ")
 		d := p.Decide(call(name, target))
 		got := string(d.Behavior) + " by " + string(d.ReasonType)

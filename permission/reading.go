@@ -162,8 +162,10 @@ func goReads(args []string, known bool) bool {
 	}
 	var bad []string
 	switch args[0] {
-	case "version", "doc", "help":
+	case "version", "help":
 		return true
+	case "doc":
+		bad = []string{"http"} // a server
 	case "env":
 		bad = []string{"w", "u", "C"}
 	case "list", "vet":
@@ -184,7 +186,7 @@ var gitReading = []string{"status", "diff", "log", "show", "rev-parse", "ls-file
 // gitListing are subcommands that only read with these arguments, or with none
 // where "" is listed.
 var gitListing = map[string][]string{
-	"branch":   {"", "--list", "-l", "-a", "--all", "-r", "--remotes", "-v", "-vv", "--verbose", "--show-current", "--no-color"},
+	"branch":   {"", "--list", "-a", "--all", "-r", "--remotes", "-v", "-vv", "--verbose", "--show-current", "--no-color"},
 	"tag":      {"", "--list", "-l"},
 	"remote":   {"", "-v", "--verbose"},
 	"stash":    {"list", "show"},
@@ -232,6 +234,15 @@ var fileWorkers = map[string]string{
 	"rm": "-", "rmdir": "-", "tee": "-", "ln": "-", "chmod": "-", "chown": "-", "truncate": "-", "install": "-", "shred": "-", "unlink": "-",
 }
 
+// openers read the files that they name, and may do more: only deny and ask
+// rules look at those files.
+var openers = []string{"sed", "awk", "gawk", "less", "more", "bat", "xxd", "vi", "vim", "nano", "emacs", "zcat", "gzip", "tar", "zip", "rsync", "scp", "open"}
+
+// inPlace says that a word is the option by which sed changes its files.
+func inPlace(w word) bool {
+	return strings.HasPrefix(w.text, "--in") || (len(w.text) > 1 && w.text[0] == '-' && w.text[1] != '-' && strings.Contains(w.text, "i"))
+}
+
 // touches returns the places that the command names, if it is known to read or
 // to change files. Their order is that of the words.
 func (p *Policy) touches(c *command) (reads, edits []place) {
@@ -241,8 +252,11 @@ func (p *Policy) touches(c *command) (reads, edits []place) {
 	name := base(c.words[0].text)
 	r, isReader := readers[name]
 	_, isWorker := fileWorkers[name]
-	if (!isReader || r.loose) && !isWorker {
+	if (!isReader || r.loose) && !isWorker && !slices.Contains(openers, name) {
 		return nil, nil
+	}
+	if name == "sed" {
+		isWorker = slices.ContainsFunc(c.words, inPlace)
 	}
 	words := c.words
 	if name == "find" {
@@ -252,8 +266,15 @@ func (p *Policy) touches(c *command) (reads, edits []place) {
 	if r.pattern {
 		args = withoutPattern(args)
 	}
-	for _, w := range args {
+	for i, w := range args {
+		if i == maxOperands {
+			more := place{written: "…"}
+			return append(reads, more), append(edits, more)
+		}
 		for _, path := range pathsIn(w) {
+			if w.known && slices.Contains(devices, path) {
+				continue
+			}
 			at := p.placeOf(w, path, c.dirs)
 			reads = append(reads, at)
 			if isWorker {
@@ -309,7 +330,12 @@ func pathsIn(w word) []string {
 	return nil
 }
 
-const maxMatches = 1000 // file names of one pattern
+// Limits of what is looked up; what is beyond is not known.
+const (
+	maxOperands = 1000 // words of one command
+	maxMatches  = 1000 // file names of one pattern
+	maxPatterns = 2    // directories of one pattern that have to be read
+)
 
 // placeOf locates a word of a command; a pattern is every file that it matches.
 func (p *Policy) placeOf(w word, path string, dirs []string) place {
@@ -321,8 +347,14 @@ func (p *Policy) placeOf(w word, path string, dirs []string) place {
 	if !w.globs || len(at.names) == 0 {
 		return at
 	}
-	if strings.Count(path, "/**")+strings.Count(path, "*/") > 2 {
-		return unknown // too many directories to read
+	levels := 0
+	for seg := range strings.SplitSeq(path, "/") {
+		if strings.ContainsAny(seg, "*?[") {
+			levels++
+		}
+	}
+	if levels > maxPatterns {
+		return unknown
 	}
 	var matches []string
 	for _, name := range at.names {

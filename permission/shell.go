@@ -29,6 +29,8 @@ type command struct {
 	inner     []part // the commands that it runs in turn
 	clear     bool   // running them is all that it does
 	dirs      []string
+	// What it reads and changes, if it is known to do so: see touches.
+	from, onto []place
 }
 
 // assign is one assignment to a shell variable.
@@ -39,8 +41,7 @@ const (
 	maxScript = 256 << 10
 	maxDepth  = 8  // scripts within scripts, commands within commands
 	maxDirs   = 16 // directories that a script may have changed to
-
-	maxFragment = 32 // beginnings of a command in one piece of what is no script
+	maxBegin  = 32 // words at which a command may begin, where nobody knows where it does
 )
 
 // scan collects the parts of one script.
@@ -122,7 +123,7 @@ func fragments(src string) []string {
 	all := []string{strings.TrimSpace(src)}
 	for _, f := range strings.FieldsFunc(src, func(r rune) bool { return strings.ContainsRune(";&|\n\r(){}`", r) }) {
 		words := strings.Fields(f)
-		for i := range min(len(words), maxFragment) {
+		for i := range min(len(words), maxBegin) {
 			all = append(all, strings.Join(words[i:], " "))
 		}
 	}

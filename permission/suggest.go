@@ -124,8 +124,7 @@ func (p *Policy) suggestCommand(c *command) []Rule {
 // suggestReading offers to read the places outside that a command names.
 func (p *Policy) suggestReading(c *command) []Rule {
 	var rules []Rule
-	reads, _ := p.touches(c)
-	for _, at := range reads {
+	for _, at := range c.from {
 		if !p.mayRead(at) {
 			rules = append(rules, p.suggestPlace(part{kind: tool.AccessRead, place: at})...)
 		}

@@ -48,7 +48,7 @@ func source(src string, n syntax.Node) string {
 	return src[from:to]
 }
 
-const maxBraces = 256 // words of one brace expansion
+const maxBraces = 64 // words of one brace expansion
 
 // expandBraces returns the part lists that the braces stand for; false if they
 // are too many or count ({1..9}).

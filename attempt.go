@@ -207,7 +207,6 @@ func (r *run) settle(o loop.Outcome, step loop.Step) {
 		r.nudge(step.Nudge, "")
 		return
 	}
-	r.turn = max(r.turn, 1)
 	switch {
 	case step.Keep:
 		r.keep(t, o, step)
@@ -227,10 +226,9 @@ func (r *run) commit(t *attempt) {
 	}
 	r.parts = append(r.parts, m.PlainText())
 	r.bill.useful(t)
-	r.emit(&session.Commit{
-		Attempt: t.number, Message: m, Stop: string(t.answer.Stop), RequestID: t.answer.RequestID, Spent: t.spent(),
-	})
 	r.heal()
+	r.stop = string(t.answer.Stop)
+	r.emit(&session.Commit{Attempt: t.number, Message: m, Stop: r.stop, RequestID: t.answer.RequestID, Spent: t.spent()})
 }
 
 // keep commits what may stay of a cut answer. Calls stay only where they will
@@ -256,10 +254,11 @@ func (r *run) keep(t *attempt, o loop.Outcome, step loop.Step) {
 		c.Lost = max(0, t.shown()-len(text))
 	}
 	r.bill.useful(t)
-	r.emit(c)
 	if step.Do != loop.Finish {
 		r.heal()
 	}
+	r.stop = string(t.answer.Stop)
+	r.emit(c)
 	if c.Message == nil && step.Nudge == loop.NudgeContinue {
 		r.nudge(loop.NudgeAnswer, "")
 		return

@@ -28,7 +28,7 @@ func (r *run) finish(step loop.Step) {
 		r.say(message.NewSynthetic(r.history.NextID(), interruptNote))
 	}
 	end := &session.End{
-		Reason: step.Reason, IsError: step.Reason.IsError(), Text: joinParts(r.parts), Turns: r.turn,
+		Reason: step.Reason, IsError: step.Reason.IsError(), Text: joinParts(r.parts), Stop: r.stop, Turns: r.turn,
 		Took: time.Since(r.began), API: r.bill.api, Total: r.bill.total, Wasted: r.bill.waste,
 		Recovered: r.healed, Denials: r.denials, Next: nextStep(step.Reason, r.failure),
 	}
@@ -136,7 +136,10 @@ func overlap(prev, next string) int {
 
 // remember keeps rules that the person chose with an answer, for this agent.
 func (r *run) remember(rules []permission.Rule) {
-	p := *r.cfg.Permission
-	p.Allow = append(p.Allow[:len(p.Allow):len(p.Allow)], rules...)
-	r.Agent.cfg.Permission = &p
+	p, err := r.cfg.Permission.Apply(permission.Remember(rules))
+	if err != nil {
+		r.notice(session.Warning, "the answer holds for this call only: %v", err)
+		return
+	}
+	r.Agent.cfg.Permission = p
 }

@@ -35,6 +35,9 @@ func (r *run) open1(rec *session.Recovery) *session.Recovery {
 // record opens the record of a recovery by layer 3, if step is one.
 func (r *run) record(o loop.Outcome, step loop.Step) {
 	used, limit := r.core.Used(r.state, step.Transition)
+	if step.Transition == loop.KeptCalls {
+		used, limit = 1, 1 // no row of the table, but a way back all the same
+	}
 	if step.Transition == loop.None || limit == 0 || !changes(step) {
 		return
 	}
@@ -50,6 +53,9 @@ func (r *run) record(o loop.Outcome, step loop.Step) {
 	}
 	if step.Keep {
 		rec.Kept = "the text so far"
+		if step.Do == loop.RunTools {
+			rec.Kept = "the complete calls"
+		}
 	}
 	if step.Transition == loop.Fallback {
 		rec.From, rec.To = r.cfg.Models[used-1], r.cfg.Models[used]

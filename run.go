@@ -32,11 +32,13 @@ type run struct {
 
 	began   time.Time
 	number  int
+	opening []session.Event // written before the run could begin, not shown yet
 	turn    int
 	state   loop.State
 	pending *attempt       // answered, but not yet committed, kept or taken back
 	failure *failure.Error // the last one, to be surfaced if nothing heals it
 	records []*session.Recovery
+	stop    string   // why the last answer that was kept stopped
 	parts   []string // text of the answer in progress, over its continuations
 	denials []session.Denial
 	bill    bill
@@ -88,7 +90,7 @@ func (r *run) open(goOn bool) error {
 			return fmt.Errorf("start run: %w", err)
 		}
 		r.history.Apply(e)
-		defer r.show(e)
+		r.opening = append(r.opening, e)
 	}
 	r.started = true
 	return nil
@@ -114,7 +116,11 @@ func (r *run) wake() {}
 
 // perform is the whole run: the core decides, the shell acts.
 func (r *run) perform(prompt string) {
+	for _, e := range r.opening {
+		r.show(e)
+	}
 	r.settleEarlierLife()
+	r.turn = 1
 	if prompt != "" {
 		r.say(message.NewText(r.history.NextID(), prompt))
 	}

@@ -107,3 +107,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	e.Body = body
 	return nil
 }
+
+// JSONOptions are the options with which the bodies of events are encoded, for
+// surfaces that show parts of them.
+func JSONOptions() json.Options { return options }

@@ -1,0 +1,258 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/daruma-agent/daruma"
+	"github.com/daruma-agent/daruma/permission"
+	"github.com/daruma-agent/daruma/session"
+	"golang.org/x/term"
+)
+
+const chatHelp = `Type a prompt and press Enter. While it works, what you type is queued.
+  Esc, Ctrl+C   interrupt; at an empty prompt Ctrl+C twice leaves
+  /continue     go on from where it stopped
+  /session      where this session is kept
+  /help, /exit`
+
+// talk is a conversation on a terminal, line by line: the screen below the
+// last line is the prompt, everything else scrolls by above it.
+type talk struct {
+	agent *daruma.Agent
+	setup *setup
+	show  *renderer
+	term  *term.Terminal
+
+	prompts chan string
+
+	mu      sync.Mutex
+	running bool
+	answer  chan<- string // of a question that waits; nil without one
+	lastC   time.Time     // of a Ctrl+C with nothing to interrupt
+}
+
+// chat talks until the person leaves.
+func chat(w *world, o *options, s *setup) error {
+	in, out := w.Stdin.(*os.File), w.Stdout.(*os.File)
+	state, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return fail(exitUsage, `run one prompt with daruma -p "…"`, "this terminal cannot be used: %v", err)
+	}
+	defer term.Restore(int(in.Fd()), state)
+	t := &talk{setup: s, prompts: make(chan string)}
+	keys := &keys{in: in, interrupt: t.interrupt}
+	t.term = term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{keys, out}, "> ")
+	if width, height, err := term.GetSize(int(out.Fd())); err == nil {
+		t.term.SetSize(width, height)
+	}
+	t.show = &renderer{out: t.term, colour: w.colour(true), verbose: o.verbose, stream: true, lines: true}
+	s.config.Ask = t.ask
+	if t.agent, err = daruma.New(s.config); err != nil {
+		return fail(exitConfig, "", "%v", err)
+	}
+	t.show.line(fmt.Sprintf("daruma %s · %s · %s · /help", Version(), s.config.Models[0], w.Dir))
+	for _, note := range s.notes {
+		t.show.line("note: " + note)
+	}
+	go t.read()
+	if o.prompt != "" {
+		t.run(t.agent.Run(context.Background(), o.prompt))
+	}
+	for prompt := range t.prompts {
+		if prompt == "/continue" {
+			t.run(t.agent.Continue(context.Background()))
+			continue
+		}
+		t.run(t.agent.Run(context.Background(), prompt))
+	}
+	return nil
+}
+
+// read hands lines to whoever waits for one, until the person leaves.
+func (t *talk) read() {
+	for {
+		line, err := t.term.ReadLine()
+		line = strings.TrimSpace(line)
+		switch {
+		case errors.Is(err, term.ErrPasteIndicator):
+		case err != nil || line == "/exit" || line == "/quit":
+			t.agent.Interrupt()
+			close(t.prompts)
+			return
+		}
+		t.line(line)
+	}
+}
+
+// line gives one line to the question that waits, to the run in progress, or
+// to a new run.
+func (t *talk) line(line string) {
+	t.mu.Lock()
+	answer, running := t.answer, t.running
+	t.mu.Unlock()
+	switch {
+	case answer != nil:
+		answer <- line
+	case line == "":
+	case line == "/help":
+		t.show.line(chatHelp)
+	case line == "/session":
+		t.show.line(t.setup.session + " " + t.setup.path)
+	case running:
+		t.agent.Submit(line)
+		t.show.line(t.show.paint(dim, "queued: "+line))
+	case strings.HasPrefix(line, "/") && line != "/continue":
+		t.show.line("unknown command; /help lists them")
+	default:
+		t.prompts <- line
+	}
+}
+
+// interrupt is called for Esc and Ctrl+C, from the reader of the keys.
+func (t *talk) interrupt(ctrlC bool) {
+	if t.agent == nil || t.agent.Interrupt() || !ctrlC {
+		return
+	}
+	t.mu.Lock()
+	again := time.Since(t.lastC) < 3*time.Second
+	t.lastC = time.Now()
+	t.mu.Unlock()
+	if again {
+		go close(t.prompts)
+		return
+	}
+	t.show.line("press Ctrl+C again to leave")
+}
+
+func (t *talk) run(events func(func(session.Event, error) bool)) {
+	t.setRunning(true)
+	result, err := daruma.Collect(tee(events, t.show.event))
+	t.setRunning(false)
+	t.show.done()
+	t.prompt("> ")
+	switch {
+	case err != nil:
+		t.show.line(t.show.paint(red, "daruma: "+err.Error()))
+	case result.IsError:
+		t.show.line(t.show.paint(red, lastWords(result)))
+		t.show.line(t.show.paint(dim, result.Next))
+	}
+	if result != nil {
+		t.show.line(t.show.paint(dim, summary(result)))
+	}
+}
+
+func (t *talk) setRunning(on bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running = on
+}
+
+// prompt changes the prompt and draws it anew.
+func (t *talk) prompt(text string) {
+	t.term.SetPrompt(text)
+	_, _ = t.term.Write(nil)
+}
+
+// summary is the line below an answer: what it took.
+func summary(r *daruma.Result) string {
+	parts := []string{fmt.Sprintf("%d turns", r.Turns), round(r.Took).String()}
+	if r.Recovered > 0 {
+		parts = append(parts, fmt.Sprintf("healed %d", r.Recovered))
+	}
+	if r.Total.Unknown == 0 && r.Total.USD > 0 {
+		parts = append(parts, fmt.Sprintf("about $%.4f", r.Total.USD))
+	}
+	if r.Wasted.USD > 0 {
+		parts = append(parts, fmt.Sprintf("$%.4f of it lost", r.Wasted.USD))
+	}
+	return strings.Join(parts, " · ")
+}
+
+// ask puts a permission question to the person.
+func (t *talk) ask(ctx context.Context, q permission.Question) (permission.Answer, error) {
+	answers := make(chan string)
+	t.mu.Lock()
+	t.answer = answers
+	t.mu.Unlock()
+	defer func() {
+		t.mu.Lock()
+		t.answer = nil
+		t.mu.Unlock()
+		t.prompt("> ")
+	}()
+	t.show.line(t.show.paint(yellow, "? "+q.Call.Name+" "+brief(q.Call.Input)))
+	t.show.line(t.show.paint(dim, "  "+q.Reason))
+	keys := "  y yes · n no, and stop · or say what to do instead"
+	if len(q.Suggestions) > 0 {
+		keys = "  y yes · a always (" + q.Suggestions[0].String() + ") · n no, and stop · or say what to do instead"
+	}
+	t.show.line(keys)
+	t.prompt("y/a/n> ")
+	for {
+		select {
+		case <-ctx.Done():
+			return permission.Answer{}, context.Cause(ctx)
+		case line := <-answers:
+			if answer, ok := understand(line, q); ok {
+				return answer, nil
+			}
+		}
+	}
+}
+
+func understand(line string, q permission.Question) (permission.Answer, bool) {
+	switch strings.ToLower(line) {
+	case "":
+		return permission.Answer{}, false
+	case "y", "yes":
+		return permission.Answer{Behavior: permission.Allow}, true
+	case "a", "always":
+		return permission.Answer{Behavior: permission.Allow, Remember: q.Suggestions}, true
+	case "n", "no":
+		return permission.Answer{Interrupt: true}, true
+	}
+	return permission.Answer{Message: line}, true
+}
+
+// keys reads the keyboard, and takes out of it what interrupts: Ctrl+C, and an
+// Esc that begins no sequence.
+type keys struct {
+	in        io.Reader
+	interrupt func(ctrlC bool)
+}
+
+const (
+	keyCtrlC = 0x03
+	keyEsc   = 0x1b
+)
+
+func (k *keys) Read(p []byte) (int, error) {
+	for {
+		n, err := k.in.Read(p)
+		kept := p[:0]
+		for i, b := range p[:n] {
+			switch {
+			case b == keyCtrlC:
+				k.interrupt(true)
+			case b == keyEsc && i == n-1:
+				k.interrupt(false)
+			default:
+				kept = append(kept, b)
+			}
+		}
+		if len(kept) > 0 || err != nil {
+			return len(kept), err
+		}
+	}
+}

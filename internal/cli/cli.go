@@ -1,0 +1,118 @@
+// Package cli (–) answers one question: how does a person, or a script, talk to
+// daruma? Flags, environment, output, exit codes. It is the only place below
+// the command that reads the environment or prints.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// System is the world as a command sees it. Tests give another one.
+type world struct {
+	Args   []string
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	Env    []string
+	Dir    string // working directory
+	DirErr error
+	// Terminal says whether a person sits at stdin and stdout, ErrTerminal
+	// whether one reads stderr.
+	Terminal, ErrTerminal bool
+}
+
+// System returns the world of this process.
+func System() world {
+	dir, err := os.Getwd()
+	return world{
+		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Env: os.Environ(), Dir: dir, DirErr: err,
+		Terminal:    term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())),
+		ErrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+	}
+}
+
+// env returns a variable of the environment.
+func (w *world) env(name string) string {
+	for i := len(w.Env) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(w.Env[i], name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// Version is the version of this build.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "0.1.0-dev"
+	}
+	return strings.TrimPrefix(info.Main.Version, "v")
+}
+
+// Main runs the command and returns its exit code. Every non-zero exit has
+// said on stderr what went wrong and what to do.
+func Main(w world) int {
+	cmd := root(&w)
+	cmd.SetArgs(w.Args)
+	cmd.SetIn(w.Stdin)
+	cmd.SetOut(w.Stdout)
+	cmd.SetErr(w.Stderr)
+	err := cmd.ExecuteContext(context.Background())
+	if err == nil {
+		return exitOK
+	}
+	var e *exitError
+	if !errors.As(err, &e) {
+		e = usage(err)
+	}
+	if e.text != "" {
+		fmt.Fprintf(w.Stderr, "daruma: %s\n", e.text)
+		if e.hint != "" {
+			fmt.Fprintf(w.Stderr, "        %s\n", e.hint)
+		}
+	}
+	return e.code
+}
+
+const examples = `  daruma                                     talk to it in this folder
+  daruma -p "make the tests pass"            one task; the answer goes to stdout
+  git diff | daruma -p "review this"         with more on stdin
+  daruma -p --permission-mode acceptEdits --allowedTools "Bash(go test:*)" "fix it"
+  daruma -p --continue "and now the docs"    go on with the last session here
+  daruma demo                                watch it get up again: no key, no network
+  daruma fault serve --script FILE           the model server that fails on purpose`
+
+func root(w *world) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:           "daruma [flags] [prompt]",
+		Short:         "a coding agent that gets up again",
+		Long:          "daruma is a coding agent that gets up again: every failure of the model has a named cause,\na bounded way back and an honest end.",
+		Example:       examples,
+		Args:          cobra.ArbitraryArgs,
+		Version:       Version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.prompt = strings.Join(args, " ")
+			return run(w, &o)
+		},
+	}
+	cmd.SetVersionTemplate("daruma {{.Version}}\n")
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	cmd.CompletionOptions.HiddenDefaultCmd = true
+	o.register(cmd.Flags())
+	cmd.AddCommand(demoCommand(w), faultCommand(w))
+	return cmd
+}

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// options are the flags.
+type options struct {
+	prompt string
+
+	print     bool
+	output    string
+	model     string
+	fallback  string
+	maxTurns  int
+	mode      string
+	skip      bool // --dangerously-skip-permissions
+	allowed   []string
+	denied    []string
+	dirs      []string
+	goOn      bool
+	resume    string
+	noJournal bool
+	verbose   bool
+}
+
+func (o *options) register(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.BoolVarP(&o.print, "print", "p", false, "run one prompt (from the argument, stdin or both) and exit")
+	f.StringVar(&o.output, "output-format", "text", "with -p: text (the answer) or json (one result object)")
+	f.StringVar(&o.model, "model", "", "model to ask (default $ANTHROPIC_MODEL, else "+defaultModel+")")
+	f.StringVar(&o.fallback, "fallback-model", "", "up to three models, separated by commas, for when the first is overloaded")
+	f.IntVar(&o.maxTurns, "max-turns", 0, "end after so many turns (default 250)")
+	f.StringVar(&o.mode, "permission-mode", "", "default, acceptEdits, plan, dontAsk or bypassPermissions")
+	f.BoolVar(&o.skip, "dangerously-skip-permissions", false, "the same as --permission-mode bypassPermissions")
+	f.StringArrayVar(&o.allowed, "allowedTools", nil, `rules of what may run without asking, such as "Bash(git diff:*),Edit"`)
+	f.StringArrayVar(&o.denied, "disallowedTools", nil, "rules of what may never run")
+	f.StringArrayVar(&o.dirs, "add-dir", nil, "another folder that the file tools may use")
+	f.BoolVarP(&o.goOn, "continue", "c", false, "go on with the last session of this folder")
+	f.StringVarP(&o.resume, "resume", "r", "", "go on with the session of this ID")
+	f.BoolVar(&o.noJournal, "no-session-persistence", false, "keep no session on disk")
+	f.BoolVar(&o.verbose, "verbose", false, "show each decision on stderr")
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		switch name { // both spellings are in use
+		case "allowed-tools":
+			name = "allowedTools"
+		case "disallowed-tools":
+			name = "disallowedTools"
+		}
+		return pflag.NormalizedName(name)
+	})
+}
+
+// maxStdin bounds a prompt from stdin.
+const maxStdin = 10 << 20
+
+// check completes the options from the world and refuses what cannot be.
+func (o *options) check(w *world) error {
+	if !slices.Contains([]string{"text", "json"}, o.output) {
+		return usage(fmt.Errorf("unknown output format %q: text and json are possible", o.output))
+	}
+	if o.goOn && o.resume != "" {
+		return usage(errors.New("--continue and --resume exclude each other"))
+	}
+	if o.maxTurns < 0 {
+		return usage(fmt.Errorf("--max-turns %d: a positive number is needed", o.maxTurns))
+	}
+	if w.DirErr != nil {
+		return fail(exitInput, "change to a folder that exists", "the working directory cannot be found: %v", w.DirErr)
+	}
+	if !o.print && w.Terminal {
+		return nil
+	}
+	if !o.print {
+		return fail(exitUsage, `run one prompt with -p: daruma -p "…"`, "this is not a terminal, so there is nobody to talk to")
+	}
+	if !w.stdinIsTerminal() {
+		piped, err := io.ReadAll(io.LimitReader(w.Stdin, maxStdin+1))
+		if err != nil {
+			return fail(exitInput, "pipe it again, or give the prompt as an argument", "stdin cannot be read: %v", err)
+		}
+		if len(piped) > maxStdin {
+			return fail(exitInput, "put it into a file and name the file in the prompt", "stdin has more than %d MB", maxStdin>>20)
+		}
+		o.prompt = strings.TrimSpace(strings.TrimSpace(o.prompt) + "\n\n" + strings.ToValidUTF8(string(piped), "\uFFFD"))
+	}
+	if strings.TrimSpace(o.prompt) == "" && !o.goOn && o.resume == "" {
+		return fail(exitInput, `give it as an argument or on stdin: daruma -p "…"`, "the prompt is empty")
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+//go:embed system.md
+var systemText string
+
+// maxInstructions bounds what is read of one instructions file.
+const maxInstructions = 32 << 10
+
+// systemPrompt returns the parts of the system prompt, what never changes
+// first, and notes for the person about instructions that were cut or unreadable.
+func systemPrompt(w *world) (parts, notes []string) {
+	text, notes := instructions(w.Dir)
+	parts = []string{strings.TrimSpace(systemText)}
+	if text != "" {
+		parts = append(parts, text)
+	}
+	env := fmt.Sprintf("Working directory: %s\nPlatform: %s/%s\nDate: %s\n", w.Dir, runtime.GOOS, runtime.GOARCH, time.Now().Format(time.DateOnly))
+	if readable(filepath.Join(w.Dir, ".git")) {
+		env += "The working directory is a git repository.\n"
+	}
+	return append(parts, env), notes
+}
+
+// instructions reads AGENTS.md and CLAUDE.md of every folder from the root of
+// the repository down to dir. A file that only imports the other is not read
+// twice.
+func instructions(dir string) (text string, notes []string) {
+	var b strings.Builder
+	for _, d := range foldersDown(dir) {
+		seen := ""
+		for _, name := range []string{"AGENTS.md", "CLAUDE.md"} {
+			path := filepath.Join(d, name)
+			data, err := os.ReadFile(path)
+			if os.IsNotExist(err) {
+				continue
+			}
+			if err != nil {
+				notes = append(notes, fmt.Sprintf("instructions of %s are not used: %v", path, err))
+				continue
+			}
+			content := strings.TrimSpace(strings.ToValidUTF8(string(data), "\uFFFD"))
+			if content == "" || content == "@AGENTS.md" || content == seen {
+				continue
+			}
+			seen = content
+			if len(content) > maxInstructions {
+				content = strings.ToValidUTF8(content[:maxInstructions], "")
+				notes = append(notes, fmt.Sprintf("only the first %d KB of %s are used", maxInstructions>>10, path))
+			}
+			fmt.Fprintf(&b, "Instructions of %s, which the user's own messages override:\n\n%s\n\n", path, content)
+		}
+	}
+	return strings.TrimSpace(b.String()), notes
+}
+
+// foldersDown lists the folders from the root of the git repository to dir;
+// only dir when there is none.
+func foldersDown(dir string) []string {
+	var up []string
+	for d := dir; ; d = filepath.Dir(d) {
+		up = append([]string{d}, up...)
+		if readable(filepath.Join(d, ".git")) {
+			return up
+		}
+		if d == filepath.Dir(d) {
+			return []string{dir}
+		}
+	}
+}

@@ -1,0 +1,297 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/daruma-agent/daruma/message"
+	"github.com/daruma-agent/daruma/session"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// renderer writes what happens as lines for a person. On a terminal a wait
+// counts down in place; elsewhere each state is one plain line.
+type renderer struct {
+	out      io.Writer
+	terminal bool
+	colour   bool
+	verbose  bool
+	stream   bool // show the model's words as they come …
+	lines    bool // … by whole lines, for a screen with a prompt below
+
+	pending string // words that wait for the end of their line
+
+	inPlace  bool // a countdown stands on the last line
+	midLine  bool // streamed text did not end with a line break
+	waiting  int  // recovery whose wait was told
+	streamed int  // characters of the attempt that are on the screen
+}
+
+// colour says whether stream may be coloured: NO_COLOR beats everything.
+func (w *world) colour(terminal bool) bool {
+	if w.env("NO_COLOR") != "" || w.env("TERM") == "dumb" {
+		return false
+	}
+	if force := w.env("CLICOLOR_FORCE"); force != "" && force != "0" {
+		return true
+	}
+	return terminal
+}
+
+const (
+	dim    = "2"
+	bold   = "1"
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+)
+
+func (r *renderer) paint(style, text string) string {
+	if !r.colour {
+		return text
+	}
+	return "\x1b[" + style + "m" + text + "\x1b[0m"
+}
+
+// line writes one line, below whatever stands there.
+func (r *renderer) line(text string) {
+	r.clear()
+	r.flush()
+	if r.midLine {
+		fmt.Fprintln(r.out)
+		r.midLine = false
+	}
+	fmt.Fprintln(r.out, text)
+}
+
+func (r *renderer) clear() {
+	if r.inPlace {
+		fmt.Fprint(r.out, "\r\x1b[K")
+		r.inPlace = false
+	}
+}
+
+// done leaves the screen in order.
+func (r *renderer) done() {
+	r.clear()
+	r.flush()
+	if r.midLine {
+		fmt.Fprintln(r.out)
+		r.midLine = false
+	}
+}
+
+func (r *renderer) event(e session.Event) {
+	switch b := e.Body.(type) {
+	case *session.Begin:
+		r.streamed = 0
+	case *session.Delta:
+		r.delta(b)
+	case *session.Commit:
+		r.streamed = 0
+		r.flush()
+		r.calls(b.Message)
+	case *session.Continue:
+		r.streamed = 0
+		r.calls(b.Message)
+	case *session.Retract:
+		if r.stream && r.streamed > 0 {
+			r.line(r.paint(dim, fmt.Sprintf("✗ the last %d characters are void: the answer broke off and is asked for again", r.streamed)))
+		}
+		r.streamed = 0
+	case *session.Recovery:
+		r.recovery(b)
+	case *session.Waiting:
+		r.countdown(b)
+	case *session.Result:
+		r.result(b)
+	case *session.Permission:
+		if !b.Allowed {
+			r.line(r.paint(yellow, "✋ "+b.Name+" refused: "+b.Reason))
+		}
+	case *session.Compaction:
+		r.line(r.paint(yellow, fmt.Sprintf("✂ the conversation was shortened: about %s tokens → %s", thousands(b.Before), thousands(b.After))))
+	case *session.Notice:
+		mark := "· "
+		if b.Level == session.Warning {
+			mark = "! "
+		}
+		r.line(r.paint(yellow, mark+b.Text))
+	case *session.Decision:
+		if r.verbose {
+			r.line(r.paint(dim, "  "+b.Outcome+" ⇒ "+b.Step))
+		}
+	}
+}
+
+func (r *renderer) delta(b *session.Delta) {
+	if !r.stream || b.Input || b.Thinking {
+		return
+	}
+	r.clear()
+	r.streamed += len(b.Text)
+	if r.lines {
+		r.pending += b.Text
+		if i := strings.LastIndexByte(r.pending, '\n'); i >= 0 {
+			fmt.Fprint(r.out, r.pending[:i+1])
+			r.pending = r.pending[i+1:]
+		}
+		return
+	}
+	fmt.Fprint(r.out, b.Text)
+	r.midLine = !strings.HasSuffix(b.Text, "\n")
+}
+
+// flush ends the line that waits.
+func (r *renderer) flush() {
+	if r.pending != "" {
+		fmt.Fprintln(r.out, r.pending)
+		r.pending = ""
+	}
+}
+
+func (r *renderer) calls(m *message.Message) {
+	if m == nil {
+		return
+	}
+	for _, c := range m.Calls() {
+		r.line(r.paint(bold, "● "+c.Name) + " " + brief(c.Input))
+	}
+}
+
+// result shows how a call ended, with the first lines of a failure.
+func (r *renderer) result(b *session.Result) {
+	lines := strings.Split(strings.TrimSpace(b.Block.PlainText()), "\n")
+	if !b.Block.IsError {
+		r.line(r.paint(dim, fmt.Sprintf("  └ %s%s", clip(lines[0], 100), more(len(lines)-1))))
+		return
+	}
+	r.line(r.paint(red, fmt.Sprintf("  └ %s failed: %s%s", b.Name, clip(lines[0], 160), more(len(lines)-1))))
+}
+
+func more(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (+%d lines)", n)
+}
+
+// recovery says from the first try why, what and how often; and one dim line
+// when it healed.
+func (r *renderer) recovery(b *session.Recovery) {
+	switch b.State {
+	case session.Running:
+		if b.Delay == 0 { // waits are told by their countdown
+			r.line(r.paint(yellow, "↻ "+because(b)+" · "+decision(b)))
+		}
+	case session.Healed:
+		r.line(r.paint(dim, fmt.Sprintf("✓ healed: %s after %s", because(b), decision(b))))
+	case session.NotHealed:
+		r.line(r.paint(red, fmt.Sprintf("✗ not healed: %s, in spite of %s", because(b), decision(b))))
+	}
+}
+
+func because(b *session.Recovery) string {
+	why := string(b.Cause)
+	if why == "" {
+		why = b.Outcome
+	}
+	why = strings.ReplaceAll(why, "_", " ")
+	if b.Status != 0 {
+		why += fmt.Sprintf(" (%d)", b.Status)
+	}
+	return why
+}
+
+var decisions = map[string]string{
+	"retry": "try", "refresh": "new credentials", "clamp": "a smaller output limit",
+	"max_output_tokens_escalate": "more output room",
+	"max_output_tokens_recovery": "going on with the answer",
+	"kept_calls":                 "running the complete calls",
+	"truncated_call_retry":       "asking for the call again",
+	"broken_stream_recovery":     "going on with the answer",
+	"proactive_compact":          "shortening the conversation",
+	"reactive_compact_retry":     "shortening the conversation",
+	"window_full_compact":        "shortening the conversation",
+	"skeleton_compact_retry":     "keeping only the essentials",
+	"model_fallback":             "another model",
+	"empty_answer_retry":         "asking again",
+	"malformed_tool_use_retry":   "asking for the call again",
+	"strip_thinking_retry":       "leaving out the thinking",
+	"pause_turn_resume":          "letting the server go on",
+}
+
+func decision(b *session.Recovery) string {
+	text := decisions[b.Decision]
+	if text == "" {
+		text = strings.ReplaceAll(b.Decision, "_", " ")
+	}
+	if b.Of > 1 {
+		text += fmt.Sprintf(" %d of %d", b.Attempt, b.Of)
+	}
+	return text
+}
+
+// countdown tells a wait: why, which try of how many, how long, until when.
+func (r *renderer) countdown(b *session.Waiting) {
+	why := strings.ReplaceAll(string(b.Cause), "_", " ")
+	if b.Status != 0 {
+		why += fmt.Sprintf(" (%d)", b.Status)
+	}
+	text := fmt.Sprintf("⏸ %s · try %d of %d in %s (at %s)", why, b.Attempt, b.Of, round(b.Left), b.Until.Local().Format(time.TimeOnly))
+	if r.terminal {
+		if r.midLine {
+			fmt.Fprintln(r.out)
+			r.midLine = false
+		}
+		fmt.Fprint(r.out, "\r\x1b[K"+r.paint(yellow, text+" · Ctrl+C stops"))
+		r.inPlace = true
+		return
+	}
+	if r.waiting != b.Recovery {
+		r.waiting = b.Recovery
+		r.line(text)
+	}
+}
+
+func round(d time.Duration) time.Duration {
+	switch {
+	case d < time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(time.Second)
+}
+
+// brief is the input of a call on one line: its most telling value.
+func brief(input jsontext.Value) string {
+	var fields map[string]any
+	if json.Unmarshal(input, &fields) == nil {
+		for _, name := range []string{"command", "file_path", "pattern", "url", "description"} {
+			if s, ok := fields[name].(string); ok {
+				return clip(s, 120)
+			}
+		}
+	}
+	return clip(string(input), 120)
+}
+
+func clip(s string, most int) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}
+
+func thousands(n int) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

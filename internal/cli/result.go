@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/daruma-agent/daruma"
+	"github.com/daruma-agent/daruma/loop"
+	"github.com/daruma-agent/daruma/session"
+	"github.com/go-json-experiment/json"
+)
+
+// resultLine is the one object of --output-format json: the fields that
+// scripts know from other agents, and ours behind them.
+type resultLine struct {
+	Type       string           `json:"type"`
+	Subtype    string           `json:"subtype"`
+	IsError    bool             `json:"is_error"`
+	DurationMS int64            `json:"duration_ms"`
+	APIMS      int64            `json:"duration_api_ms"`
+	Turns      int              `json:"num_turns"`
+	Result     string           `json:"result"`
+	Stop       *string          `json:"stop_reason"`
+	CostUSD    *float64         `json:"total_cost_usd"` // null: not known
+	Usage      usage4           `json:"usage"`
+	Denials    []session.Denial `json:"permission_denials"`
+	Errors     []string         `json:"errors,omitzero"`
+	Reason     loop.Reason      `json:"terminal_reason"`
+	Status     int              `json:"api_error_status,omitzero"`
+	Session    string           `json:"session_id"`
+	UUID       string           `json:"uuid"`
+
+	Category string         `json:"error,omitzero"`
+	ExitCode int            `json:"exit_code"`
+	Next     string         `json:"next,omitzero"`
+	NextAt   string         `json:"next_at,omitzero"`
+	Recovery recoverySum    `json:"recovery_summary"`
+	Wasted   *session.Total `json:"wasted,omitzero"`
+}
+
+type usage4 struct {
+	Input      int `json:"input_tokens"`
+	Output     int `json:"output_tokens"`
+	CacheWrite int `json:"cache_creation_input_tokens"`
+	CacheRead  int `json:"cache_read_input_tokens"`
+}
+
+type recoverySum struct {
+	Recovered int                `json:"recovered"`
+	Records   []session.Recovery `json:"records"`
+}
+
+// printResult writes the outcome of a run to stdout: the text of the answer,
+// or the result object.
+func printResult(out io.Writer, format string, r *daruma.Result, s *setup, exit int) error {
+	if format == "json" {
+		line, err := json.Marshal(toLine(r, s, exit), session.JSONOptions())
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(out, "%s\n", line)
+		return err
+	}
+	text := strings.TrimRight(r.Text, "\n")
+	if text == "" {
+		return nil
+	}
+	_, err := fmt.Fprintln(out, text)
+	return err
+}
+
+func toLine(r *daruma.Result, s *setup, exit int) resultLine {
+	line := resultLine{
+		Type: "result", Subtype: subtype(r.Reason), IsError: r.IsError,
+		DurationMS: r.Took.Milliseconds(), APIMS: r.API.Milliseconds(), Turns: r.Turns, Result: r.Text,
+		Usage:   usage4{r.Total.Usage.Input, r.Total.Usage.Output, r.Total.Usage.CacheWrite, r.Total.Usage.CacheRead},
+		Denials: r.Denials, Reason: r.Reason, Session: s.session, UUID: newID(),
+		ExitCode: exit, Next: r.Next,
+		Recovery: recoverySum{Recovered: r.Recovered, Records: r.Recoveries},
+	}
+	if r.Stop != "" {
+		line.Stop = &r.Stop
+	}
+	if r.Total.Unknown == 0 {
+		line.CostUSD = &r.Total.USD
+	}
+	if r.Wasted != (session.Total{}) {
+		line.Wasted = &r.Wasted
+	}
+	if !r.NextAt.IsZero() {
+		line.NextAt = r.NextAt.Format("2006-01-02T15:04:05Z07:00")
+	}
+	if r.IsError {
+		line.Errors = []string{lastWords(r)}
+	}
+	if r.Failure != nil {
+		line.Status, line.Category = r.Failure.Status, string(r.Failure.Kind.Category())
+	}
+	return line
+}
+
+// subtype is success for a completed run and nothing else.
+func subtype(reason loop.Reason) string {
+	switch reason {
+	case loop.Completed:
+		return "success"
+	case loop.MaxTurns:
+		return "error_max_turns"
+	case loop.BudgetExhausted:
+		return "error_max_budget_usd"
+	}
+	return "error_during_execution"
+}

@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/daruma-agent/daruma"
+	"github.com/daruma-agent/daruma/permission"
+	"github.com/daruma-agent/daruma/session"
+	"golang.org/x/term"
+)
+
+func (w *world) stdinIsTerminal() bool {
+	f, ok := w.Stdin.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+func run(w *world, o *options) error {
+	if err := o.check(w); err != nil {
+		return err
+	}
+	s, err := prepare(w, o)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if o.print {
+		return headless(w, o, s)
+	}
+	return chat(w, o, s)
+}
+
+// headless runs one prompt. The answer goes to stdout, everything else to stderr.
+func headless(w *world, o *options, s *setup) error {
+	agent, err := daruma.New(s.config)
+	if err != nil {
+		return fail(exitConfig, "", "%v", err)
+	}
+	show := &renderer{out: w.Stderr, terminal: w.ErrTerminal, colour: w.colour(w.ErrTerminal), verbose: o.verbose}
+	for _, note := range s.notes {
+		show.line("note: " + note)
+	}
+	stop, code := onSignals(agent, w.Stderr)
+	defer stop()
+	events := agent.Run(context.Background(), o.prompt)
+	if o.prompt == "" {
+		events = agent.Continue(context.Background())
+	}
+	result, err := daruma.Collect(tee(events, show.event))
+	show.done()
+	if err != nil {
+		return s.callError(w, err)
+	}
+	if result.Session == "" {
+		result.Session = s.session
+	}
+	exit := exitCode(result.Reason, result.Failure)
+	if signalled := code(); signalled != 0 && result.IsError {
+		exit = signalled
+	}
+	if err := printResult(w.Stdout, o.output, result, s, exit); err != nil {
+		return fail(exitFailed, "the answer is in the session: "+s.path, "stdout cannot be written: %v", err)
+	}
+	if exit == exitOK {
+		return nil
+	}
+	return &exitError{exit, lastWords(result), s.goOnHint(result)}
+}
+
+// callError turns an error of the call itself into an exit.
+func (s *setup) callError(w *world, err error) error {
+	return s.unwritable(w, err)
+}
+
+// lastWords is one line about a run that did not complete.
+func lastWords(r *daruma.Result) string {
+	if r.Failure != nil {
+		return string(r.Reason) + ": " + r.Failure.Text(false)
+	}
+	return r.Err().Error()
+}
+
+func (s *setup) goOnHint(r *daruma.Result) string {
+	hint := r.Next
+	if hint == "" {
+		hint = "go on"
+	}
+	if s.path != "" {
+		hint += `: daruma -p --resume ` + s.session + ` "…"`
+	}
+	return hint
+}
+
+// onSignals makes the first Ctrl+C an interrupt that leaves a whole session and
+// the second one the end; SIGTERM ends the run without making anything up.
+func onSignals(agent *daruma.Agent, out io.Writer) (stop func(), code func() int) {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	var mu sync.Mutex
+	exit := 0
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case sig := <-signals:
+				mu.Lock()
+				again := exit != 0
+				exit = exitTerminated
+				if sig == os.Interrupt {
+					exit = exitInterrupted
+				}
+				code := exit
+				mu.Unlock()
+				switch {
+				case again:
+					os.Exit(code)
+				case sig == os.Interrupt:
+					fmt.Fprintln(out, "interrupting; press Ctrl+C again to end at once")
+					agent.Interrupt()
+				default:
+					agent.Shutdown()
+				}
+			}
+		}
+	}()
+	return func() { signal.Stop(signals); close(done) }, func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return exit
+	}
+}
+
+// tee shows each event to see before it goes on.
+func tee(events func(func(session.Event, error) bool), see func(session.Event)) func(func(session.Event, error) bool) {
+	return func(yield func(session.Event, error) bool) {
+		for e, err := range events {
+			if err == nil {
+				see(e)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// policy is nil-safe access to the mode that is in force.
+func (s *setup) policy() *permission.Policy { return s.config.Permission }

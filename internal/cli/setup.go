@@ -1,0 +1,265 @@
+package cli
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/daruma-agent/daruma"
+	"github.com/daruma-agent/daruma/failure"
+	"github.com/daruma-agent/daruma/model/anthropic"
+	"github.com/daruma-agent/daruma/permission"
+	"github.com/daruma-agent/daruma/session"
+	"github.com/daruma-agent/daruma/tool"
+	"github.com/daruma-agent/daruma/tool/builtin"
+)
+
+const (
+	defaultModel = "claude-sonnet-5"
+	defaultBase  = "https://api.anthropic.com"
+)
+
+// setup is everything that a run needs, opened.
+type setup struct {
+	config    daruma.Config
+	workspace *builtin.Workspace
+	session   string
+	path      string // of the journal; empty without one
+	notes     []string
+}
+
+func (s *setup) close() {
+	if s.config.Journal != nil {
+		s.config.Journal.Close()
+	}
+	if s.workspace != nil {
+		s.workspace.Close()
+	}
+}
+
+// prepare turns options and environment into a configuration. What it opened
+// is closed again when it fails.
+func prepare(w *world, o *options) (s *setup, err error) {
+	s = &setup{}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	for _, step := range []func(*world, *options) error{s.wire, s.models, s.permission, s.tools, s.journal} {
+		if err = step(w, o); err != nil {
+			return nil, err
+		}
+	}
+	s.config.System, s.notes = systemPrompt(w)
+	s.config.MaxTurns = o.maxTurns
+	s.config.Build, s.config.Dir = Version(), w.Dir
+	return s, nil
+}
+
+func (s *setup) wire(w *world, _ *options) error {
+	base := w.env("ANTHROPIC_BASE_URL")
+	key, token := w.env("ANTHROPIC_API_KEY"), w.env("ANTHROPIC_AUTH_TOKEN")
+	if base == "" {
+		base = defaultBase
+	}
+	if key == "" && token == "" && base == defaultBase {
+		return fail(exitAuth, "export ANTHROPIC_API_KEY=…, or see it work without one: daruma demo",
+			"there is no key: neither ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN is set")
+	}
+	if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fail(exitConfig, "it should look like https://api.example.com", "ANTHROPIC_BASE_URL is no address: %q", failure.Redact(base))
+	}
+	wire, err := anthropic.New(anthropic.Config{BaseURL: base, APIKey: key, AuthToken: token, Proxy: http.ProxyFromEnvironment})
+	if err != nil {
+		return fail(exitConfig, "check ANTHROPIC_BASE_URL and the keys", "%v", err)
+	}
+	s.config.Wire = wire
+	s.config.Redact = failure.NewRedactor(w.secrets()...)
+	return nil
+}
+
+// secrets are the values of the environment that must not leave it.
+func (w *world) secrets() []string {
+	var out []string
+	for _, kv := range w.Env {
+		name, value, _ := strings.Cut(kv, "=")
+		for _, word := range []string{"API_KEY", "AUTH_TOKEN", "SECRET", "PASSWORD", "ACCESS_TOKEN"} {
+			if strings.Contains(name, word) {
+				out = append(out, value)
+				break
+			}
+		}
+	}
+	return out
+}
+
+func (s *setup) models(w *world, o *options) error {
+	primary := o.model
+	if primary == "" {
+		primary = w.env("ANTHROPIC_MODEL")
+	}
+	if primary == "" {
+		primary = defaultModel
+	}
+	s.config.Models = []string{primary}
+	for name := range strings.SplitSeq(o.fallback, ",") {
+		if name = strings.TrimSpace(name); name != "" && !slices.Contains(s.config.Models, name) {
+			s.config.Models = append(s.config.Models, name)
+		}
+	}
+	if n := len(s.config.Models) - 1; n > 3 {
+		return usage(fmt.Errorf("--fallback-model names %d models: at most 3 are possible", n))
+	}
+	return nil
+}
+
+func (s *setup) permission(w *world, o *options) error {
+	if o.skip {
+		o.mode = string(permission.Bypass)
+	}
+	if o.mode == "" {
+		o.mode = string(permission.Default)
+	}
+	mode, err := permission.ParseMode(o.mode)
+	if err != nil {
+		return usage(err)
+	}
+	p := &permission.Policy{Mode: mode, Root: w.Dir, Dirs: absolute(w.Dir, o.dirs), Home: w.env("HOME")}
+	for _, list := range []struct {
+		flag  string
+		texts []string
+		rules *[]permission.Rule
+	}{{"--allowedTools", o.allowed, &p.Allow}, {"--disallowedTools", o.denied, &p.Deny}} {
+		for _, text := range list.texts {
+			rules, err := permission.ParseRules(text)
+			if err != nil {
+				return usage(fmt.Errorf("%s: %w", list.flag, err))
+			}
+			*list.rules = append(*list.rules, rules...)
+		}
+	}
+	if err := p.Validate(); err != nil {
+		return usage(err)
+	}
+	s.config.Permission = p
+	return nil
+}
+
+func absolute(base string, dirs []string) []string {
+	var out []string
+	for _, d := range dirs {
+		if !filepath.IsAbs(d) {
+			d = filepath.Join(base, d)
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+func (s *setup) tools(w *world, o *options) error {
+	ws, err := builtin.New(builtin.Config{
+		Root: w.Dir, Dirs: absolute(w.Dir, o.dirs), Env: append(w.Env[:len(w.Env):len(w.Env)], "CI=true", "GIT_TERMINAL_PROMPT=0"),
+		Spill: filepath.Join(w.stateDir(), "outputs"),
+	})
+	if err != nil && o.noJournal {
+		ws, err = builtin.New(builtin.Config{Root: w.Dir, Dirs: absolute(w.Dir, o.dirs), Env: w.Env})
+	}
+	if err != nil {
+		return s.unwritable(w, err)
+	}
+	set, err := tool.NewSet(ws.Tools()...)
+	if err != nil {
+		return fail(exitConfig, "", "%v", err)
+	}
+	s.workspace, s.config.Tools = ws, set
+	s.config.Carry = func() []string { return carried(ws) }
+	return nil
+}
+
+// stateDir is where sessions and large outputs are kept.
+func (w *world) stateDir() string {
+	if dir := w.env("DARUMA_HOME"); dir != "" {
+		return dir
+	}
+	if dir := w.env("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "daruma")
+	}
+	return filepath.Join(w.env("HOME"), ".local", "state", "daruma")
+}
+
+func (s *setup) journal(w *world, o *options) (err error) {
+	if o.noJournal {
+		s.config.Session = newID()
+		s.session = s.config.Session
+		return nil
+	}
+	store := session.Store{Dir: filepath.Join(w.stateDir(), "sessions"), Project: w.Dir}
+	id := o.resume
+	if o.goOn {
+		id, err = store.Latest()
+	}
+	if err == nil && id == "" {
+		s.config.Session = newID()
+		s.config.Journal, err = store.Create(s.config.Session)
+	} else if err == nil {
+		var damaged int
+		s.config.Journal, s.config.History, damaged, err = store.Open(id)
+		if damaged > 0 {
+			s.notes = append(s.notes, fmt.Sprintf("%d damaged lines of the session were skipped", damaged))
+		}
+	}
+	switch {
+	case errors.Is(err, session.ErrNotFound):
+		return fail(exitInput, "start a new one without --continue and --resume", "%v", err)
+	case errors.Is(err, session.ErrLocked):
+		return fail(exitInput, "end the other one, or start a new session", "%v", err)
+	case err != nil:
+		return s.unwritable(w, err)
+	}
+	s.path = s.config.Journal.Path()
+	s.session = strings.TrimSuffix(filepath.Base(s.path), ".jsonl")
+	if s.config.History != nil && s.config.History.Session != "" {
+		s.session = s.config.History.Session
+	}
+	return nil
+}
+
+func (s *setup) unwritable(w *world, err error) error {
+	return fail(exitConfig, "make it writable, set XDG_STATE_HOME, or run with --no-session-persistence",
+		"%s cannot be used: %v", w.stateDir(), err)
+}
+
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80 // a random UUID
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// carried is what a compaction must not lose beside the user's words.
+func carried(ws *builtin.Workspace) []string {
+	var todos, files strings.Builder
+	for _, t := range ws.Todos() {
+		fmt.Fprintf(&todos, "- [%s] %s\n", t.Status, t.Content)
+	}
+	for _, f := range ws.Files() {
+		fmt.Fprintf(&files, "- %s\n", f.Path)
+	}
+	var out []string
+	if todos.Len() > 0 {
+		out = append(out, "Todo list:\n"+todos.String())
+	}
+	if files.Len() > 0 {
+		out = append(out, "Files read or changed, newest first:\n"+files.String())
+	}
+	return out
+}
+
+func readable(path string) bool { _, err := os.Stat(path); return err == nil }

@@ -1,7 +1,6 @@
 package failure
 
 import (
-	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -65,7 +64,7 @@ func (e *evidence) settle(out *Error) {
 		// A cloud's delay beside a day's quota is that of its per-minute metric.
 		// The wait of an allowance that names its level, or a date, is honest.
 		told := out.Hint.After > 0 || out.Hint.Reset != "" || e.header["x-ratelimit-remaining"] != ""
-		if told && !e.numbers.NoAllowance && !perDayQuotaID.MatchString(e.text) || out.Hint.Reset != "" {
+		if told && !e.numbers.NoAllowance && !perDayQuotaID().MatchString(e.text) || out.Hint.Reset != "" {
 			out.Retry = RetryAfter
 		}
 	case ContextOverflow, Billing, Unknown:
@@ -84,10 +83,10 @@ func (e *evidence) sentence() string {
 	}
 	s := e.raw
 	if e.html {
-		s = tag.ReplaceAllString(hidden.ReplaceAllString(s, " "), " ")
+		s = tag().ReplaceAllString(hidden().ReplaceAllString(s, " "), " ")
 	}
 	s = strings.Join(strings.Fields(s), " ")
-	if bare := clientPrefix.ReplaceAllString(s, ""); bare != "" {
+	if bare := clientPrefix().ReplaceAllString(s, ""); bare != "" {
 		return bare
 	}
 	return s
@@ -95,7 +94,7 @@ func (e *evidence) sentence() string {
 
 // clientPrefix is what clients print in front of a sentence: their classes, the
 // status, and that it is an error.
-var clientPrefix = regexp.MustCompile(`^(?:(?:[\w.]+(?:Error|Exception)|Error|API Error|HTTP|Error code|message)\b(?: \[\w+\])?(?: [45]\d\d)?(?:: | - )|[45]\d\d:? )+`)
+var clientPrefix = pattern(`^(?:(?:[\w.]+(?:Error|Exception)|Error|API Error|HTTP|Error code|message)\b(?: \[\w+\])?(?: [45]\d\d)?(?:: | - )|[45]\d\d:? )+`)
 
 // shorten cuts s to at most n bytes at a rune boundary.
 func shorten(s string, n int) string {

@@ -3,7 +3,6 @@ package failure
 import (
 	"context"
 	"errors"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -54,7 +53,7 @@ func examine(r Report) *evidence {
 			e.header[strings.ToLower(name)] = strings.TrimSpace(values[0])
 		}
 	}
-	e.html = page.MatchString(raw)
+	e.html = page().MatchString(raw)
 	e.text = words(raw, e.html)
 	s := scan{evidence: e}
 	s.layer(raw, 0)
@@ -65,27 +64,27 @@ func examine(r Report) *evidence {
 }
 
 var (
-	page     = regexp.MustCompile(`(?i)<!doctype html|<html[\s>]|<head[\s>]|<body[\s>]|<h[1-6][\s>]|<title>`)
-	hidden   = regexp.MustCompile(`(?is)<(?:script|style)\b.*?</(?:script|style)>|<!--.*?-->`)
-	tag      = regexp.MustCompile(`<[^<>]{0,500}>`)
-	link     = regexp.MustCompile(`https?://[^\s"'<>)\]]+`)
-	blank    = regexp.MustCompile(`\s+`)
+	page     = pattern(`(?i)<!doctype html|<html[\s>]|<head[\s>]|<body[\s>]|<h[1-6][\s>]|<title>`)
+	hidden   = pattern(`(?is)<(?:script|style)\b.*?</(?:script|style)>|<!--.*?-->`)
+	tag      = pattern(`<[^<>]{0,500}>`)
+	link     = pattern(`https?://[^\s"'<>)\]]+`)
+	blank    = pattern(`\s+`)
 	typeface = strings.NewReplacer("\u2018", "'", "\u2019", "'", "\u201c", `"`, "\u201d", `"`, "`", "",
 		"\uff08", "(", "\uff09", ")", "\uff0c", ", ", "\u2011", "-")
 
 	// trailer is what routers append about themselves. It names policies,
 	// fallbacks and limits that have no part in the failure.
-	trailer = regexp.MustCompile(`(?:received model group|available model group fallbacks|` +
+	trailer = pattern(`(?:received model group|available model group fallbacks|` +
 		`content_policy_fallback|context_window_fallback|fallbacks)=(?:\[[^\]]*\]|[^\s"'}]*)|handle with litellm\.\w+`)
 )
 
 // echo is what a server repeats of the request. A conversation may talk of
 // anything, rate limits included.
-var echo = regexp.MustCompile(`["'](?:input|content|prompt|arguments|failed_generation|partial_json)["']: ?(?:"[^"]*"|'[^']*')`)
+var echo = pattern(`["'](?:input|content|prompt|arguments|failed_generation|partial_json)["']: ?(?:"[^"]*"|'[^']*')`)
 
 // memberName matches names of members that are words of the rules as well:
 // "message" names where the sentence stands, not what is too long.
-var memberName = regexp.MustCompile(`["'](?:messages?|msg|error|request|response|details?|text|query|document|model|body)["']: ?|\b(?:error_)?message: `)
+var memberName = pattern(`["'](?:messages?|msg|error|request|response|details?|text|query|document|model|body)["']: ?|\b(?:error_)?message: `)
 
 // words reduces raw to the words that phrases are looked for in. Links go, since
 // their paths talk of billing and rate limits whatever the failure is.
@@ -99,11 +98,11 @@ func words(raw string, html bool) string {
 		s = plain
 	}
 	if html {
-		s = tag.ReplaceAllString(hidden.ReplaceAllString(s, " "), " ")
+		s = tag().ReplaceAllString(hidden().ReplaceAllString(s, " "), " ")
 	}
-	s = strings.ToLower(typeface.Replace(link.ReplaceAllString(s, " ")))
-	s = memberName.ReplaceAllString(echo.ReplaceAllString(s, ""), " ")
-	s = strings.TrimSpace(blank.ReplaceAllString(trailer.ReplaceAllString(s, " "), " "))
+	s = strings.ToLower(typeface.Replace(link().ReplaceAllString(s, " ")))
+	s = memberName().ReplaceAllString(echo().ReplaceAllString(s, ""), " ")
+	s = strings.TrimSpace(blank().ReplaceAllString(trailer().ReplaceAllString(s, " "), " "))
 	if len(s) > maxHead+maxTail {
 		s = strings.ToValidUTF8(s[:maxHead], "") + " … " + strings.ToValidUTF8(s[len(s)-maxTail:], "")
 	}
@@ -148,7 +147,7 @@ func unescape(s string) string {
 // member finds "name: value" in JSON, in Python and JavaScript prints of it, in
 // Go's maps and in prose alike, whole or cut. One tolerant reader serves where
 // a strict parser for each would fail on the first broken wrapper.
-var member = regexp.MustCompile(`(?:"([^"\\\n]{1,60})"|'([^'\\\n]{1,60})'|\b([A-Za-z_$][\w.$-]{0,40}))\s*[:=]\s*` +
+var member = pattern(`(?:"([^"\\\n]{1,60})"|'([^'\\\n]{1,60})'|\b([A-Za-z_$][\w.$-]{0,40}))\s*[:=]\s*` +
 	`(?:"((?:[^"\\]|\\.)*)(?:"|\z)|'((?:[^'\\]|\\.)*)(?:'|\z)|(-?\d{1,15}(?:\.\d{1,12})?)\b|([A-Za-z_][\w.]*))`)
 
 // scan walks the layers of one report into its evidence.
@@ -159,7 +158,7 @@ type scan struct {
 
 // layer reads the members of one layer and descends into those that hold another.
 func (s *scan) layer(text string, depth int) {
-	for _, m := range member.FindAllStringSubmatch(text, 400) {
+	for _, m := range member().FindAllStringSubmatch(text, 400) {
 		name := strings.ToLower(m[1] + m[2] + m[3])
 		switch {
 		case m[6] != "":
@@ -186,7 +185,7 @@ func (s *scan) number(name, text string, depth int) {
 	if _, known := s.fields[name]; !known {
 		s.fields[name] = v
 	}
-	if statusName.MatchString(name) && v >= 400 && v < 600 && v == float64(int(v)) {
+	if statusName().MatchString(name) && v >= 400 && v < 600 && v == float64(int(v)) {
 		s.status(int(v), depth)
 	} else if labelNames[name] > 0 && v >= 1000 {
 		s.code(text, 1+10*depth)
@@ -217,13 +216,13 @@ func (s *scan) member(name, value string, depth int) {
 	if value == "" || value == "None" || value == "null" {
 		return
 	}
-	if requestNames.MatchString(name) && s.request == "" && len(value) <= 100 {
+	if requestNames().MatchString(name) && s.request == "" && len(value) <= 100 {
 		s.request = value
 	}
 	s.printedHeader(name, value)
 	n, err := strconv.Atoi(value)
 	if err == nil {
-		if statusName.MatchString(name) && n >= 400 && n < 600 {
+		if statusName().MatchString(name) && n >= 400 && n < 600 {
 			s.status(n, depth)
 		} else if labelNames[name] > 0 && n >= 1000 {
 			s.code(value, 1+10*depth)
@@ -237,7 +236,7 @@ func (s *scan) member(name, value string, depth int) {
 	if messageNames[name] && !strings.Contains(value, " ") && len(value) < 90 {
 		s.codes = append(s.codes, squash(value)) // a code that stands where words should
 	}
-	if m := spokenStatus.FindStringSubmatch(strings.ToLower(value[:min(len(value), 200)])); m != nil && messageNames[name] {
+	if m := spokenStatus().FindStringSubmatch(strings.ToLower(value[:min(len(value), 200)])); m != nil && messageNames[name] {
 		n, _ = strconv.Atoi(m[1] + m[2])
 		s.status(n, depth+1) // a status printed in front of the next layer
 	}
@@ -253,7 +252,7 @@ func sentence(value string) bool {
 }
 
 func (s *scan) printedHeader(name, value string) {
-	if headerName.MatchString(name) && s.header[name] == "" {
+	if headerName().MatchString(name) && s.header[name] == "" {
 		s.header[name] = value
 	}
 }
@@ -272,9 +271,9 @@ func (s *scan) code(value string, rank int) {
 }
 
 var (
-	statusName   = regexp.MustCompile(`^(?:code|status|(?:http|error)[_-]?(?:code|status)|(?:http)?_?status_?code)$`)
-	headerName   = regexp.MustCompile(`^(?:retry-after|x-should-retry|x-ratelimit-|anthropic-ratelimit-|x-amzn-errortype$|:exception-type$)`)
-	requestNames = regexp.MustCompile(`^(?:x-)?(?:amzn-?)?request[-_]?id$`)
+	statusName   = pattern(`^(?:code|status|(?:http|error)[_-]?(?:code|status)|(?:http)?_?status_?code)$`)
+	headerName   = pattern(`^(?:retry-after|x-should-retry|x-ratelimit-|anthropic-ratelimit-|x-amzn-errortype$|:exception-type$)`)
+	requestNames = pattern(`^(?:x-)?(?:amzn-?)?request[-_]?id$`)
 
 	// labelNames are the members that hold a type or a code, by how specific
 	// they usually are.
@@ -289,10 +288,10 @@ var (
 		"text": true, "err": true, "description": true,
 	}
 
-	spokenStatus = regexp.MustCompile(`(?:^[\s"'(\[]*|\[|\| |\b(?:http|status|code|error|failed)\b[^0-9a-z\n]{0,4}(?:code|status|error|http)?[^0-9a-z\n]{0,4})([45]\d\d)\b` +
+	spokenStatus = pattern(`(?:^[\s"'(\[]*|\[|\| |\b(?:http|status|code|error|failed)\b[^0-9a-z\n]{0,4}(?:code|status|error|http)?[^0-9a-z\n]{0,4})([45]\d\d)\b` +
 		`|\b([45]\d\d):? (?:bad |unauthorized|payment|forbidden|not found|request|conflict|unprocessable|too many|internal|service|gateway)`)
-	exception = regexp.MustCompile(`\b([A-Za-z]{4,40}Exception)\b( - )?`)
-	spokenID  = regexp.MustCompile(`(?i)request[ _-]?id:?\s+([\w-]{12,64})`)
+	exception = pattern(`\b([A-Za-z]{4,40}Exception)\b( - )?`)
+	spokenID  = pattern(`(?i)request[ _-]?id:?\s+([\w-]{12,64})`)
 )
 
 // prose reads what is not a member of anything: statuses and exception names
@@ -300,12 +299,12 @@ var (
 func (s *scan) prose() {
 	head := s.raw[:min(len(s.raw), 4<<10)]
 	members := s.inner != 0
-	for _, m := range spokenStatus.FindAllStringSubmatch(strings.ToLower(head), 8) {
+	for _, m := range spokenStatus().FindAllStringSubmatch(strings.ToLower(head), 8) {
 		if !members {
 			s.inner, _ = strconv.Atoi(m[1] + m[2]) // of several the last is nearest to the cause
 		}
 	}
-	for _, m := range exception.FindAllStringSubmatch(head, 8) {
+	for _, m := range exception().FindAllStringSubmatch(head, 8) {
 		s.codes = append(s.codes, squash(m[1]))
 		if s.label == "" && m[2] == "" { // with a dash behind it, it is a router's name for the vendor
 			s.label = m[1]
@@ -323,7 +322,7 @@ func (s *scan) prose() {
 			break
 		}
 	}
-	if m := spokenID.FindStringSubmatch(head); m != nil && s.request == "" {
+	if m := spokenID().FindStringSubmatch(head); m != nil && s.request == "" {
 		s.request = m[1]
 	}
 }

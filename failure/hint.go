@@ -2,7 +2,6 @@ package failure
 
 import (
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -73,17 +72,17 @@ func (e *evidence) waitMember() (time.Duration, bool) {
 var (
 	// waitPhrase ends where the duration begins. The word is "retry", never
 	// "retrying" or "retried": those tell of a client's own waits.
-	waitPhrase = regexp.MustCompile(`(?:\b(?:try again|retry|please wait|wait|resets?|reset again|available(?: again)?|come back)\b(?: (?:your request|the request|again|later))*` +
+	waitPhrase = pattern(`(?:\b(?:try again|retry|please wait|wait|resets?|reset again|available(?: again)?|come back)\b(?: (?:your request|the request|again|later))*` +
 		`(?: ?(?:after|in|for|within|at least|about|approximately|another|:))* ?~?|retry_?delay["']?: ?["']?)$`)
-	number     = regexp.MustCompile(`\d+(?:\.\d+)?`)
-	waitSuffix = regexp.MustCompile(`^[\d.]+ ?(?:秒|seconds?)(?:之?后|钟后| (?:before|until) (?:retry|try|the next|send))`)
+	number     = pattern(`\d+(?:\.\d+)?`)
+	waitSuffix = pattern(`^[\d.]+ ?(?:秒|seconds?)(?:之?后|钟后| (?:before|until) (?:retry|try|the next|send))`)
 )
 
 // waitSentence reads "try again in 9m38.016s" and its relatives.
 func (e *evidence) waitSentence() (time.Duration, bool) {
-	for _, at := range number.FindAllStringIndex(e.text, 100) {
+	for _, at := range number().FindAllStringIndex(e.text, 100) {
 		before := e.text[max(0, at[0]-60):at[0]]
-		if waitPhrase.MatchString(before) || waitSuffix.MatchString(e.text[at[0]:]) {
+		if waitPhrase().MatchString(before) || waitSuffix().MatchString(e.text[at[0]:]) {
 			if d, ok := leadingDuration(e.text[at[0]:]); ok {
 				return d, true
 			}
@@ -93,14 +92,14 @@ func (e *evidence) waitSentence() (time.Duration, bool) {
 }
 
 var (
-	resetPhrase = regexp.MustCompile(`(?:resets?|reset time|regain access|try again|available(?: again)?)["']?(?: again)?(?: (?:at|on|after|until))?[: ]+` +
+	resetPhrase = pattern(`(?:resets?|reset time|regain access|try again|available(?: again)?)["']?(?: again)?(?: (?:at|on|after|until))?[: ]+` +
 		`["']?(\d{4}-\d\d-\d\d(?:[t ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:z|[+-]\d\d:\d\d)?)?|(?:[a-z]{3,9} \d{1,2},? )?(?:at )?\d{1,2}(?::\d\d)? ?(?:am|pm)\b)`)
-	resetEpoch = regexp.MustCompile(`(?:limit reached\||resets?(?:_at| at)?["']?: ?)(\d{10,13})\b`)
+	resetEpoch = pattern(`(?:limit reached\||resets?(?:_at| at)?["']?: ?)(\d{10,13})\b`)
 )
 
 // resetDate is a date or a clock time of relief, as printed.
 func (e *evidence) resetDate() string {
-	if m := resetPhrase.FindStringSubmatch(e.text); m != nil {
+	if m := resetPhrase().FindStringSubmatch(e.text); m != nil {
 		return strings.ToUpper(m[1])
 	}
 	return ""
@@ -112,7 +111,7 @@ func (e *evidence) waitDate() (time.Duration, bool) {
 	if t, err := time.Parse(time.RFC3339, e.resetDate()); err == nil {
 		return e.until(t)
 	}
-	if m := resetEpoch.FindStringSubmatch(e.text); m != nil {
+	if m := resetEpoch().FindStringSubmatch(e.text); m != nil {
 		v, _ := strconv.ParseFloat(m[1], 64)
 		return e.until(epoch(v))
 	}
@@ -193,14 +192,14 @@ var units = map[string]float64{
 	"d": 86400, "day": 86400, "days": 86400, "天": 86400, "天后": 86400,
 }
 
-var durationPart = regexp.MustCompile(`^(?:,? ?(?:and )?)(\d+(?:\.\d+)?) ?([a-z]+|[秒分钟小时天之后]+)`)
+var durationPart = pattern(`^(?:,? ?(?:and )?)(\d+(?:\.\d+)?) ?([a-z]+|[秒分钟小时天之后]+)`)
 
 // leadingDuration reads the duration that text begins with: "644ms", "1m 36s",
 // "2 hours and 5 minutes". A bare number is none: nobody says of what.
 func leadingDuration(text string) (time.Duration, bool) {
 	total, found := 0.0, false
 	for {
-		m := durationPart.FindStringSubmatch(text)
+		m := durationPart().FindStringSubmatch(text)
 		if m == nil || units[m[2]] == 0 {
 			break
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // figure reads numbers with a stated meaning out of a text. The groups of the
@@ -18,7 +19,7 @@ type figure struct {
 
 // figures is the table of phrases that say what a number is a number of. Every
 // N stands for an integer.
-var figures = compileFigures([]figure{
+var figures = []figure{
 	// Sums: input plus output against a window.
 	{`\b(?P<input>N) \+ (?P<max>N) > (?P<limit>N)`, "input and output room against the window"},
 	{`\b(?P<max_messages>N) in the (?:messages|prompt|input)`, "the prompt's part of a split sum"},
@@ -80,7 +81,12 @@ var figures = compileFigures([]figure{
 	{`\(requested: (?P<requested>N)\)|received (?P<requested>N)|requested tokens \((?P<requested>N)\)|total of (?P<requested>N) tokens`, "a sum without a split"},
 	{`cannot exceed (?P<limit>N)`, "a limit in plain words"},
 	{`> (?P<limit>N)(?: maximum|, which is the max)`, "the right side of a comparison"},
-})
+}
+
+// compiledFigures is figures, compiled at the first use.
+var compiledFigures = sync.OnceValue(func() []compiledFigure { return compileFigures(figures) })
+
+var groupOpen = pattern(`\(\?P<(\w+)>`)
 
 type compiledFigure struct {
 	re    *regexp.Regexp
@@ -92,7 +98,7 @@ func compileFigures(table []figure) []compiledFigure {
 	for i, f := range table {
 		// Go allows a group's name once: alternatives number theirs.
 		n := 0
-		expr := regexp.MustCompile(`\(\?P<(\w+)>`).ReplaceAllStringFunc(f.pattern, func(g string) string {
+		expr := groupOpen().ReplaceAllStringFunc(f.pattern, func(g string) string {
 			n++
 			return strings.TrimSuffix(g, ">") + "_" + strconv.Itoa(n) + ">"
 		})
@@ -127,7 +133,7 @@ func (e *evidence) findNumbers() Numbers {
 		}
 	}
 	text := e.text
-	for _, f := range figures {
+	for _, f := range compiledFigures() {
 		m := f.re.FindStringSubmatch(text)
 		for i := 1; i < len(m); i++ {
 			if m[i] == "" {
@@ -139,7 +145,7 @@ func (e *evidence) findNumbers() Numbers {
 			}
 		}
 	}
-	capOnly := outputCap.MatchString(text) && !inputBlamed.MatchString(text)
+	capOnly := outputCap().MatchString(text) && !inputBlamed().MatchString(text)
 	if n.MessagesTokens > 0 && n.InputTokens == 0 {
 		n.InputTokens = n.MessagesTokens + n.FunctionsTokens
 		if n.FunctionsTokens == 0 {
@@ -150,8 +156,8 @@ func (e *evidence) findNumbers() Numbers {
 		n.Bytes = 0 // one number, stated as the limit
 	}
 	whole := n.InputTokens > 0 && n.Limit > 0 || n.Requested > 0 || n.InputAtLeast > 0
-	if !capOnly && !whole && n.Chars == 0 && overflow.MatchString(text) && !rate.MatchString(text) {
-		if said := words(e.message, false); overflow.MatchString(said) {
+	if !capOnly && !whole && n.Chars == 0 && overflow().MatchString(text) && !rate().MatchString(text) {
+		if said := words(e.message, false); overflow().MatchString(said) {
 			text = said
 		}
 		n.compare(text)
@@ -189,16 +195,16 @@ func (n *Numbers) set(name string, v float64) bool {
 	return true
 }
 
-var integer = regexp.MustCompile(`[\w.:/#-]*\d[\w.,:/-]*`)
+var integer = pattern(`[\w.:/#-]*\d[\w.,:/-]*`)
 
 // compare reads an overflow whose wording is in no table. Something is longer
 // than something: of two figures the larger is the input, the smaller the
 // limit. With any other count of figures nothing is certain, and nothing said.
 func (n *Numbers) compare(text string) {
-	at := overflow.FindStringIndex(text)
+	at := overflow().FindStringIndex(text)
 	window := text[max(0, at[0]-120):min(len(text), at[1]+160)]
 	var found []int
-	for _, word := range integer.FindAllString(window, 40) {
+	for _, word := range integer().FindAllString(window, 40) {
 		word = strings.ReplaceAll(strings.Trim(word, ".,:"), ",", "")
 		v, err := strconv.Atoi(word)
 		if err == nil && v >= 600 && !slices.Contains(found, v) {
@@ -220,15 +226,15 @@ func (n *Numbers) compare(text string) {
 }
 
 var (
-	position  = regexp.MustCompile(`\b(?:messages?|contents?|input)(?:\.|\[)(\d{1,5})\]?(?:\.(?:content|parts)(?:\.|\[)(\d{1,5}))?`)
-	codeNoted = regexp.MustCompile(`\((\d{4})\)\s*(?:$|["'])|\[(\d{4})\]`)
-	noneAtAll = regexp.MustCompile(`\blimit: 0\b|"quota_limit_value": ?"0"|quotavalue['"]?: ?['"]0['"]|\(0/0 used\)`)
+	position  = pattern(`\b(?:messages?|contents?|input)(?:\.|\[)(\d{1,5})\]?(?:\.(?:content|parts)(?:\.|\[)(\d{1,5}))?`)
+	codeNoted = pattern(`\((\d{4})\)\s*(?:$|["'])|\[(\d{4})\]`)
+	noneAtAll = pattern(`\blimit: 0\b|"quota_limit_value": ?"0"|quotavalue['"]?: ?['"]0['"]|\(0/0 used\)`)
 )
 
 // place notes which message and block the failure points at, the vendor's own
 // code number, and whether the plan holds nothing at all.
 func (e *evidence) place(n *Numbers, text string) {
-	if m := position.FindStringSubmatch(text); m != nil {
+	if m := position().FindStringSubmatch(text); m != nil {
 		i, _ := strconv.Atoi(m[1])
 		n.Message = i + 1
 		if m[2] != "" {
@@ -238,30 +244,30 @@ func (e *evidence) place(n *Numbers, text string) {
 	}
 	if v := e.fields["code"]; v >= 1000 && v < 1e6 {
 		n.Code = int(v)
-	} else if m := codeNoted.FindStringSubmatch(text); m != nil {
+	} else if m := codeNoted().FindStringSubmatch(text); m != nil {
 		n.Code, _ = strconv.Atoi(m[1] + m[2])
 	} else if v, err := strconv.Atoi(e.label); err == nil && v >= 1000 {
 		n.Code = v
 	}
-	n.NoAllowance = noneAtAll.MatchString(text)
+	n.NoAllowance = noneAtAll().MatchString(text)
 }
 
 var windows = []struct {
 	name string
-	re   *regexp.Regexp
+	re   func() *regexp.Regexp
 }{
-	{"day", regexp.MustCompile(`per[ _-]?day|/ ?day\b|\bdaily\b|\b[tr]pd\b|\ba day\b|requestsperday|今日|每日|每天|当日`)},
-	{"week", regexp.MustCompile(`per[ _-]?week|\bweekly\b|7[ -]day|seven[_ -]day|每周|本周`)},
-	{"month", regexp.MustCompile(`per[ _-]?month|/ ?month\b|\bmonthly\b|billing (?:cycle|period)|每月|本月`)},
-	{"5h", regexp.MustCompile(`\b(?:5|five)[ _-]?h(?:ou)?rs?\b`)},
-	{"hour", regexp.MustCompile(`per (?:\d+ )?hours?|/ ?hour\b|\bhourly\b|每小时`)},
+	{"day", pattern(`per[ _-]?day|/ ?day\b|\bdaily\b|\b[tr]pd\b|\ba day\b|requestsperday|今日|每日|每天|当日`)},
+	{"week", pattern(`per[ _-]?week|\bweekly\b|7[ -]day|seven[_ -]day|每周|本周`)},
+	{"month", pattern(`per[ _-]?month|/ ?month\b|\bmonthly\b|billing (?:cycle|period)|每月|本月`)},
+	{"5h", pattern(`\b(?:5|five)[ _-]?h(?:ou)?rs?\b`)},
+	{"hour", pattern(`per (?:\d+ )?hours?|/ ?hour\b|\bhourly\b|每小时`)},
 }
 
 // window names the longest window that an allowance is counted over; "" is a
 // minute or less, or none named.
 func (e *evidence) window(n *Numbers, text string) {
 	for _, w := range windows {
-		if w.re.MatchString(text) {
+		if w.re().MatchString(text) {
 			n.QuotaWindow = w.name
 			return
 		}

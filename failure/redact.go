@@ -1,12 +1,11 @@
 package failure
 
 import (
-	"regexp"
 	"strings"
 )
 
 // shapes matches what is a credential by its form alone, wherever it stands.
-var shapes = regexp.MustCompile(`(?i)` +
+var shapes = pattern(`(?i)` +
 	`\b(?:sk|csk|pplx|nvapi|xai|rk|pk)-[a-z0-9_*\-]{8,}` +
 	`|\b(?:gsk|hf|r8|fw|tgp_v1|gh[pousr]|github_pat|xox[abp]|glpat)[_-][a-z0-9_\-]{10,}` +
 	`|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b` +
@@ -18,7 +17,7 @@ var shapes = regexp.MustCompile(`(?i)` +
 
 // places matches credentials by where they stand: in the query or the user part
 // of a URL, and behind the word "bearer". The place itself is kept.
-var places = regexp.MustCompile(`(?i)` +
+var places = pattern(`(?i)` +
 	`([?&](?:key|api[_-]?key|token|access[_-]?token|sig|signature|secret|x-amz-(?:signature|security-token|credential))=)[^&\s"'<>\\]+` +
 	`|(://[^/\s:@"']{0,100}:)[^@\s/"']+@` +
 	`|(://)[^/\s:@"']{16,}@`)
@@ -26,7 +25,7 @@ var places = regexp.MustCompile(`(?i)` +
 // named matches the values of headers and fields that are named after
 // credentials, in JSON, Python, Go and header notation, escaped or not: the name
 // with what separates it, an opening quote, and the value.
-var named = regexp.MustCompile(`(?i)((?:\b[\w-]*(?:api[ _-]?key|auth[_-]?token|access[_-]?(?:token|key)|(?:refresh|session|security)[_-]?token|` +
+var named = pattern(`(?i)((?:\b[\w-]*(?:api[ _-]?key|auth[_-]?token|access[_-]?(?:token|key)|(?:refresh|session|security)[_-]?token|` +
 	`client[_-]?secret|secret[_-]?(?:access[_-]?)?key|private[_-]?key|password|passwd|authorization|cookie)(?: provided)?\\*["']?\s*[:=]\s*[\[(]*|\bbearer\s+))` +
 	`(b?\\*["'])?((?:(?:bearer|basic|token)\s+)?[^\s"'\\,;}\])&]{6,})`)
 
@@ -36,21 +35,21 @@ const redacted = "[redacted]"
 // applied to every failure detail and log line; secrets that the caller knows
 // by value are removed by a [Redactor].
 func Redact(text string) string {
-	text = places.ReplaceAllStringFunc(text, func(m string) string {
-		g := places.FindStringSubmatch(m)
+	text = places().ReplaceAllStringFunc(text, func(m string) string {
+		g := places().FindStringSubmatch(m)
 		if g[1] != "" {
 			return g[1] + redacted
 		}
 		return g[2] + g[3] + redacted + "@"
 	})
-	text = named.ReplaceAllStringFunc(text, func(m string) string {
-		g := named.FindStringSubmatch(m)
+	text = named().ReplaceAllStringFunc(text, func(m string) string {
+		g := named().FindStringSubmatch(m)
 		if g[2] == "" && wordlike(g[3]) {
 			return m // "api key: invalid" and "bearer authentication" hide nothing
 		}
 		return g[1] + g[2] + redacted
 	})
-	return shapes.ReplaceAllString(text, redacted)
+	return shapes().ReplaceAllString(text, redacted)
 }
 
 // wordlike holds for what is a plain word of a sentence, not a value: letters

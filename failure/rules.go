@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // rule maps one kind of evidence to a kind of failure. The first rule of the
@@ -37,10 +38,10 @@ var rules = slices.Concat(
 )
 
 // says holds when every idea occurs in the words.
-func says(ideas ...*regexp.Regexp) func(*evidence) bool {
+func says(ideas ...func() *regexp.Regexp) func(*evidence) bool {
 	return func(e *evidence) bool {
 		for _, idea := range ideas {
-			if !idea.MatchString(e.text) {
+			if !idea().MatchString(e.text) {
 				return false
 			}
 		}
@@ -85,12 +86,18 @@ func not(a func(*evidence) bool) func(*evidence) bool {
 	return func(e *evidence) bool { return !a(e) }
 }
 
+// pattern compiles at the first use. Most runs of a program see no failure, and
+// should not pay for the table when they start.
+func pattern(source string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(source) })
+}
+
 // oneOf is a choice of wordings inside a way of saying something.
 func oneOf(wordings ...string) string { return "(?:" + strings.Join(wordings, "|") + ")" }
 
 // idea compiles the ways in which one thing is said, as patterns over words:
 // lower case, one space between them.
-func idea(ways ...string) *regexp.Regexp { return regexp.MustCompile(strings.Join(ways, "|")) }
+func idea(ways ...string) func() *regexp.Regexp { return pattern(strings.Join(ways, "|")) }
 
 // verdict is the status to go by: the innermost that the payload speaks of,
 // since the layers around it only pass it on, else that of the answer.

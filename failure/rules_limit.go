@@ -89,7 +89,7 @@ var limitRules = []rule{
 		kind:   ContextOverflow, retry: RetryNo,
 		when: func(e *evidence) bool {
 			n := e.numbers
-			return n.Requested > n.Limit && n.Limit > 0 && (rate.MatchString(e.text) || rateCode(e))
+			return n.Requested > n.Limit && n.Limit > 0 && (rate().MatchString(e.text) || rateCode(e))
 		},
 	},
 	{
@@ -109,7 +109,7 @@ var limitRules = []rule{
 		reason: "a stated limit of zero means that the plan holds none of it: the wait beside it is useless",
 		kind:   QuotaExhausted, retry: RetryNo,
 		when: func(e *evidence) bool {
-			return e.numbers.NoAllowance && e.numbers.QuotaWindow != "5h" && allowance.MatchString(e.text)
+			return e.numbers.NoAllowance && e.numbers.QuotaWindow != "5h" && allowance().MatchString(e.text)
 		},
 	},
 	{
@@ -117,7 +117,7 @@ var limitRules = []rule{
 		reason: "an allowance over hours or longer; a per-minute limit violated as well is the smaller evil",
 		kind:   QuotaExhausted, retry: RetryNo,
 		when: func(e *evidence) bool {
-			return e.numbers.QuotaWindow != "" && allowance.MatchString(e.text) && answered(0, 200, 400, 403, 429, 500, 503)(e)
+			return e.numbers.QuotaWindow != "" && allowance().MatchString(e.text) && answered(0, 200, 400, 403, 429, 500, 503)(e)
 		},
 	},
 	{

@@ -82,7 +82,7 @@ var sizeRules = []rule{
 		when: func(e *evidence) bool {
 			n := e.numbers
 			sum := n.InputTokens > 0 && n.MaxTokens > 0 && n.Limit-n.InputTokens >= headroom
-			return (sum || n.InputAtLeast > 0 && n.MaxTokens > 0) && (overflow.MatchString(e.text) || outputCap.MatchString(e.text))
+			return (sum || n.InputAtLeast > 0 && n.MaxTokens > 0) && (overflow().MatchString(e.text) || outputCap().MatchString(e.text))
 		},
 	},
 	{
@@ -91,8 +91,8 @@ var sizeRules = []rule{
 		kind:   MaxTokensOverflow, retry: RetryNo,
 		when: func(e *evidence) bool {
 			n := e.numbers
-			return outputCap.MatchString(e.text) && overCap.MatchString(e.text) && n.InputTokens == 0 && n.Requested == 0 &&
-				!inputBlamed.MatchString(e.text) && !belowFloor.MatchString(e.text) && e.verdict() != 429
+			return outputCap().MatchString(e.text) && overCap().MatchString(e.text) && n.InputTokens == 0 && n.Requested == 0 &&
+				!inputBlamed().MatchString(e.text) && !belowFloor().MatchString(e.text) && e.verdict() != 429
 		},
 	},
 	{
@@ -127,7 +127,7 @@ var sizeRules = []rule{
 
 // lateOnly holds for texts in which a time, not a length, was exceeded.
 func lateOnly(e *evidence) bool {
-	return late.MatchString(e.text) && !windowNamed.MatchString(e.text) && e.numbers.Limit == 0
+	return late().MatchString(e.text) && !windowNamed().MatchString(e.text) && e.numbers.Limit == 0
 }
 
 var (

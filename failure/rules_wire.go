@@ -209,13 +209,13 @@ var codeRules = []rule{
 		name:   "ended-in-error",
 		reason: "a stream that ends with the finish reason 'error' and no word why",
 		kind:   ServerError, retry: RetryYes,
-		when: func(e *evidence) bool { return unanswered(e) && finishError.MatchString(e.text) },
+		when: func(e *evidence) bool { return unanswered(e) && finishError().MatchString(e.text) },
 	},
 }
 
 // gatewayWaited holds when a gateway answered with a fault of its own, unless it
 // could not even connect.
-func gatewayWaited(e *evidence) bool { return e.verdict() >= 500 && !connect.MatchString(e.text) }
+func gatewayWaited(e *evidence) bool { return e.verdict() >= 500 && !connect().MatchString(e.text) }
 
 var finishError = idea(`finish_reason["']?: ?["']?error|response\.failed|finishreason["']?: ?["']?(?:other|malformed)`)
 

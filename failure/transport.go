@@ -45,7 +45,7 @@ var transportRules = []rule{
 				return true
 			}
 			var timeout net.Error
-			return errors.As(e.Err, &timeout) && timeout.Timeout() && !connect.MatchString(e.text)
+			return errors.As(e.Err, &timeout) && timeout.Timeout() && !connect().MatchString(e.text)
 		},
 	},
 	{

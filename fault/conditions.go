@@ -85,7 +85,7 @@ func (p *parser) condition(c *cursor, w *when) test {
 	return build(p, c)
 }
 
-const conditionNames = "n, nth, chance, path, model, model-changed, purpose, stream, body, tokens, max-tokens, " +
+const conditionNames = "n, nth, elapsed, in-flight, chance, path, model, model-changed, purpose, stream, body, tokens, max-tokens, " +
 	"messages, media, signatures, thinking, header, contains, offers, after, first, user, results, all-results, " +
 	"result-of, result, failed, said, seen, called, continuation (each perhaps after not)"
 
@@ -106,8 +106,10 @@ func init() {
 			}
 			return func(s *scene) bool { return s.rand.Float64()*100 < f }
 		},
-		"path":  globCondition(func(s *scene) string { return s.req.path }),
-		"model": globCondition(func(s *scene) string { return s.req.model }),
+		"elapsed":   elapsedCondition,
+		"in-flight": compare(func(s *scene) int { return s.inFlight }),
+		"path":      globCondition(func(s *scene) string { return s.req.path }),
+		"model":     globCondition(func(s *scene) string { return s.req.model }),
 		"model-changed": flag(func(s *scene) bool {
 			return s.firstModel != "" && s.firstModel != s.req.model
 		}),
@@ -194,6 +196,12 @@ func compare(value func(*scene) int) func(*parser, *cursor) test {
 			}
 		}
 	}
+}
+
+func elapsedCondition(_ *parser, c *cursor) test {
+	before := c.choice("<", ">") == "<"
+	d := c.duration("a time since the start")
+	return func(s *scene) bool { return (s.elapsed < d) == before }
 }
 
 func (c *cursor) regexp() *regexp.Regexp {

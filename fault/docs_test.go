@@ -30,7 +30,7 @@ func (a *agent) request(messages []any) *got {
 	a.tries++
 	return a.c.ask(obj{
 		"model": a.model, "max_tokens": 4000, "stream": true, "messages": messages, "tools": agentTools(),
-		"system": "You are an agent.\nWorking directory: /work",
+		"system": "You are an agent.\nWorking directory: /home/me/calc",
 	})
 }
 

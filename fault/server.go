@@ -30,6 +30,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	n        int
+	inFlight int
 	layers   []*stepState
 	steps    []*stepState
 	cache    promptCache
@@ -101,10 +102,11 @@ func (s *Server) plan(q *request) (*plan, *Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n++
+	s.inFlight++
 	q.n = s.n
 	seen := q.seen()
 	s.seen = append(s.seen, seen)
-	sc := &scene{req: q, now: time.Now(), fired: s.fired}
+	sc := &scene{req: q, now: time.Now(), elapsed: s.scriptTime(q.at), inFlight: s.inFlight, fired: s.fired}
 	sc = sc.with(nil, "")
 	b := s.base(sc, seen)
 	p := s.choose(sc, b)
@@ -117,6 +119,14 @@ func (s *Server) plan(q *request) (*plan, *Request) {
 	}
 	seen.Steps, seen.Answer = p.ids, p.name
 	return p, seen
+}
+
+// scriptTime undoes the scale: a script that says ten minutes means its own minutes.
+func (s *Server) scriptTime(d time.Duration) time.Duration {
+	if s.scale <= 0 {
+		return d
+	}
+	return time.Duration(float64(d) / s.scale)
 }
 
 // base is the answer without faults: a refusal, information about models, or the model's word.
@@ -197,6 +207,7 @@ func (s *Server) problem(text string) {
 // finish closes the record of a request and counts its rule if the client can have kept the answer.
 func (s *Server) finish(p *plan, pl *player, seen *Request, err error) {
 	s.mu.Lock()
+	s.inFlight--
 	sent := pl.sent
 	seen.EndMS = time.Since(s.start).Milliseconds()
 	seen.Status = p.status

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 )
@@ -100,6 +101,39 @@ func TestUntilAndAfter(t *testing.T) {
 	if got := statuses(c, small, small, small, small, small); got != "200 529 500 529 200" {
 		t.Errorf("after: %s", got)
 	}
+}
+
+func TestElapsedAndInFlight(t *testing.T) {
+	bubble(t, "scale 2\nstep outage\n  until elapsed > 10m\n  status 529\nstep expired always\n  when elapsed > 30m\n  status 401\n", Options{}, func(t *testing.T, _ *Running, c *client) {
+		var got []string
+		for range 8 {
+			got = append(got, statuses(c, ask(user("x"))))
+			time.Sleep(9 * time.Minute)
+		}
+		if s := strings.Join(got, " "); s != "529 529 529 200 200 200 200 401" {
+			t.Errorf("got %s", s)
+		}
+	})
+	bubble(t, "step crowd always\n  when in-flight > 2\n  status 429\nlayer slow\n  when not in-flight > 2\n  delay headers 1m\n", Options{}, func(t *testing.T, _ *Running, c *client) {
+		var mu sync.Mutex
+		count := map[int]int{}
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				g := c.ask(ask(user("x")))
+				mu.Lock()
+				defer mu.Unlock()
+				count[g.status]++
+			})
+		}
+		wg.Wait()
+		if count[200] < 2 || count[429] == 0 {
+			t.Errorf("statuses %v", count)
+		}
+		if s := statuses(c, ask(user("x"))); s != "200" {
+			t.Errorf("alone: %s", s)
+		}
+	})
 }
 
 // Layers lie over whatever else happens, also over each other.

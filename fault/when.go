@@ -17,6 +17,8 @@ type test func(*scene) bool
 type scene struct {
 	req        *request
 	now        time.Time
+	elapsed    time.Duration  // since the server began, in the time of the script
+	inFlight   int            // requests that are being answered now, with this one
 	fired      map[string]int // by step id
 	firstModel string         // the model at the first firing of the step that asks
 	rand       *rand.Rand

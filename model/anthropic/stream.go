@@ -85,6 +85,7 @@ type stream struct {
 
 	dog   *watchdog
 	queue chan []step
+	spent chan []step // batches on their way back
 	batch []step
 	head  []byte // the first bytes of the body
 }
@@ -95,7 +96,7 @@ type step struct {
 }
 
 func (c *Client) newStream(caller context.Context) *stream {
-	s := &stream{client: c, caller: caller, queue: make(chan []step, queueLength)}
+	s := &stream{client: c, caller: caller, queue: make(chan []step, queueLength), spent: make(chan []step, 2)}
 	s.ctx, s.leave = context.WithCancel(caller)
 	s.requestCtx, s.kill = context.WithCancelCause(s.ctx)
 	s.dog = newWatchdog(c.timeouts, c.now, s.kill)
@@ -132,6 +133,10 @@ func (s *stream) deliver(yield func(model.Event, error) bool) {
 					return
 				}
 			}
+			select {
+			case s.spent <- batch[:0]:
+			default:
+			}
 		case <-s.caller.Done():
 			if !complete {
 				yield(model.Event{}, s.client.aborted(s.caller))
@@ -167,8 +172,11 @@ func (s *stream) flush() {
 	case s.queue <- s.batch:
 	case <-s.ctx.Done():
 	}
-	// The queue owns that slice now; the next batch is likely as long.
-	s.batch = make([]step, 0, len(s.batch))
+	select {
+	case s.batch = <-s.spent:
+	default:
+		s.batch = nil // the queue owns that slice now
+	}
 }
 
 // answer sends req and turns what comes into events, the last of them

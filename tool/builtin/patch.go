@@ -50,7 +50,7 @@ func patch(old, text string) []Hunk {
 		} else {
 			quiet = 0
 		}
-		if h != nil && quiet > around && !changesWithin(steps[i:], around) {
+		if h != nil && quiet > around && !changesWithin(steps[i:], around+1) {
 			h = nil
 		}
 		if h != nil {

@@ -1,0 +1,53 @@
+//go:build unix
+
+package builtin
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+func TestReadWaitsForNothing(t *testing.T) {
+	b := open(t)
+	if err := syscall.Mkfifo(filepath.Join(b.dir, "pipe"), 0o600); err != nil {
+		t.Skip(err)
+	}
+	wants(t, b.bad("Read", in{"file_path": "pipe"}), "named pipe")
+	wants(t, b.bad("Edit", in{"file_path": "pipe", "old_string": "a", "new_string": "b"}), "named pipe")
+	wants(t, b.bad("Write", in{"file_path": "pipe", "content": "b"}), "named pipe")
+	wants(t, b.good("Grep", in{"pattern": "x"}), "No matches")
+
+	dir, err := os.MkdirTemp("", "s") // the path of a socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	l, err := net.Listen("unix", dir+"/socket")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer l.Close()
+	b = open(t, func(c *Config) { c.Root = dir })
+	b.bad("Read", in{"file_path": "socket"})
+}
+
+func TestOwnerIsKept(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	b := open(t)
+	b.file("f", "x\n")
+	path := filepath.Join(b.dir, "f")
+	if err := os.Chown(path, 1234, 1234); err != nil {
+		t.Skip(err)
+	}
+	b.good("Read", in{"file_path": "f"})
+	b.good("Edit", in{"file_path": "f", "old_string": "x", "new_string": "y"})
+	info, err := os.Stat(path)
+	if err != nil || info.Sys().(*syscall.Stat_t).Uid != 1234 {
+		t.Errorf("%v, %v", info, err)
+	}
+}

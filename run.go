@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -121,6 +122,9 @@ func (r *run) perform(prompt string) {
 	}
 	r.settleEarlierLife()
 	r.turn = 1
+	for _, text := range slices.Clone(r.history.Queued) {
+		r.say(message.NewText(r.history.NextID(), text)) // typed in an earlier run, and never answered
+	}
 	if prompt != "" {
 		r.say(message.NewText(r.history.NextID(), prompt))
 	}

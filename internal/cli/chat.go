@@ -147,8 +147,12 @@ func (t *talk) run(events func(func(session.Event, error) bool)) {
 		t.show.line(t.show.paint(red, lastWords(result)))
 		t.show.line(t.show.paint(dim, result.Next))
 	}
-	if result != nil {
-		t.show.line(t.show.paint(dim, summary(result)))
+	if result == nil {
+		return
+	}
+	t.show.line(t.show.paint(dim, summary(result)))
+	if len(t.agent.History().Queued) > 0 {
+		t.run(t.agent.Continue(context.Background())) // what was typed meanwhile is next
 	}
 }
 
@@ -166,7 +170,7 @@ func (t *talk) prompt(text string) {
 
 // summary is the line below an answer: what it took.
 func summary(r *daruma.Result) string {
-	parts := []string{fmt.Sprintf("%d turns", r.Turns), round(r.Took).String()}
+	parts := []string{count(r.Turns, "turn"), round(r.Took).String()}
 	if r.Recovered > 0 {
 		parts = append(parts, fmt.Sprintf("healed %d", r.Recovered))
 	}

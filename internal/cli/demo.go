@@ -28,7 +28,7 @@ var demoFiles embed.FS
 const demoPrompt = "The tests of this project fail. Find out why, mend it, and report."
 
 // demoScale shortens the waits of the demo; --real-waits does not.
-const demoScale = 0.2
+const demoScale = 0.5
 
 func demoCommand(w *world) *cobra.Command {
 	var keep, real bool

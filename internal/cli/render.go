@@ -176,7 +176,14 @@ func more(n int) string {
 	if n <= 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (+%d lines)", n)
+	return " (+" + count(n, "line") + ")"
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // recovery says from the first try why, what and how often; and one dim line

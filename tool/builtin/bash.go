@@ -55,14 +55,14 @@ func (w *Workspace) bash() tool.Tool {
 func (w *Workspace) runBash(ctx context.Context, call tool.Call, in bashInput) tool.Result {
 	switch {
 	case in.Background:
-		return tool.Fail(ClassSupport, "run_in_background is not supported: nothing was run. Run the command in the foreground "+
+		return tool.Refuse(ClassSupport, "run_in_background is not supported: nothing was run. Run the command in the foreground "+
 			"with a timeout that is long enough; to test a server, start it, use it and stop it in one command.")
 	case strings.TrimSpace(in.Command) == "":
-		return tool.Fail(tool.ClassBadInput, "the command is empty: nothing was run")
+		return tool.Refuse(tool.ClassBadInput, "the command is empty: nothing was run")
 	case strings.ContainsRune(in.Command, 0):
-		return tool.Fail(tool.ClassBadInput, "the command contains a NUL character, which no program can be given: nothing was run")
+		return tool.Refuse(tool.ClassBadInput, "the command contains a NUL character, which no program can be given: nothing was run")
 	case in.Timeout < 0:
-		return tool.Fail(tool.ClassBadInput, "timeout must not be negative: nothing was run")
+		return tool.Refuse(tool.ClassBadInput, "timeout must not be negative: nothing was run")
 	}
 	c := &command{
 		argv: []string{w.cfg.Shell, "-c", in.Command}, dir: w.root, env: w.env,

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,6 +48,7 @@ func witness(t *testing.T) func(*Config) {
 }
 
 func TestBashOutcomes(t *testing.T) {
+	t.Parallel()
 	b := open(t, witness(t))
 	b.file("dir/file.txt", "needle\n")
 	for _, c := range []struct{ command, text, class string }{
@@ -134,6 +137,7 @@ func TestNothingIsLeft(t *testing.T) {
 }
 
 func TestBashCancelled(t *testing.T) {
+	t.Parallel()
 	b := open(t, witness(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	c := tool.Call{Name: "Bash", Progress: func(s string) {
@@ -150,12 +154,14 @@ func TestBashCancelled(t *testing.T) {
 
 // A command that ends nicely on SIGTERM is given the time to.
 func TestBashGrace(t *testing.T) {
+	t.Parallel()
 	b := open(t, witness(t), func(c *Config) { c.Grace = 20 * time.Second })
 	r, _ := b.sh("trap 'sleep 0.3; echo cleaned; exit 0' TERM; sleep 300 & wait", 300)
 	wants(t, text(r), "cleaned")
 }
 
 func TestBashStarted(t *testing.T) {
+	t.Parallel()
 	b := open(t, witness(t))
 	var group int
 	c := tool.Call{Name: "Bash", Started: func(pgid int, start time.Time) error {
@@ -208,6 +214,7 @@ func TestBashStarted(t *testing.T) {
 }
 
 func TestBashFlood(t *testing.T) {
+	t.Parallel()
 	b := open(t, witness(t))
 	r, o := b.sh("yes 0123456789 | head -c 20000000; echo THE END", 60_000)
 	if n := utf8.RuneCountInString(text(r)); n > 31_000 || !strings.HasSuffix(text(r), "THE END") {
@@ -220,7 +227,7 @@ func TestBashFlood(t *testing.T) {
 	wants(t, b.good("Grep", in{"pattern": "END", "path": o.Path, "output_mode": "content"}), "THE END")
 
 	// An endless one is cut on disk and ended by its timeout.
-	r, o = b.sh("yes 0123456789", 1_500)
+	r, o = b.sh("yes 0123456789", 700)
 	if info, err := os.Stat(o.Path); err != nil || info.Size() > maxSpill || r.Class != tool.ClassTimeout {
 		t.Errorf("class %s, spill file: %v, %v", r.Class, info, err)
 	}
@@ -236,6 +243,7 @@ func TestBashFlood(t *testing.T) {
 }
 
 func TestBashProgress(t *testing.T) {
+	t.Parallel()
 	b := open(t, witness(t))
 	var got strings.Builder
 	calls := 0
@@ -264,6 +272,45 @@ func TestBashWrap(t *testing.T) {
 		c.Wrap = func(argv []string) []string { return append([]string{"/usr/bin/env", "WRAPPED=yes"}, argv...) }
 	})
 	wants(t, b.good("Bash", in{"command": "echo $WRAPPED"}), "yes")
+}
+
+// What a killed agent left behind is found by its successor, and nothing else is.
+func TestEndLeft(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("marks can be read on Linux only")
+	}
+	b := open(t, witness(t))
+	c := &command{
+		argv: []string{"/bin/sh", "-c", "(setsid sleep 300 &); (env -i sleep 300 &); sleep 300"}, dir: b.dir, env: b.env,
+		out: &capture{keep: 100},
+	}
+	start := birth()
+	r, err := c.start(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	if _, err := io.WriteString(r.gate, "\n"); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); len(r.tree.alive()) < 4 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if found, _ := EndLeft(r.tree.pgid, start.Add(1), time.Second); found != 0 {
+		t.Errorf("another start found %d processes", found)
+	}
+	stored, err := time.Parse(time.RFC3339Nano, start.UTC().Format(time.RFC3339Nano))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, stuck := EndLeft(r.tree.pgid, stored, time.Second); found != 4 || len(stuck) != 0 {
+		t.Errorf("found %d, stuck %v", found, stuck)
+	}
+	<-r.exited
+	if found, _ := EndLeft(r.tree.pgid, start, 0); found != 0 {
+		t.Errorf("%d processes left", found)
+	}
 }
 
 func TestBashTogether(t *testing.T) {

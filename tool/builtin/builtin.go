@@ -42,7 +42,7 @@ type Config struct {
 
 	Timeout    time.Duration // of a command that asks for none; zero: 2 minutes
 	MaxTimeout time.Duration // that a command can ask for; zero: 10 minutes
-	Grace      time.Duration // from SIGTERM to SIGKILL; zero: 2 seconds
+	Grace      time.Duration // from SIGTERM to SIGKILL; zero: 2 seconds. Keep it well below tool.Set.Patience
 	MaxOutput  int           // bytes of a command's output for the model; zero: 30,000
 }
 
@@ -142,7 +142,7 @@ func (w *Workspace) Tools() []tool.Tool {
 func failure(op, path string, err error) tool.Result {
 	var refused *refusal
 	if errors.As(err, &refused) {
-		return tool.Fail(refused.class, fmt.Sprintf("%s %s: %s", op, path, refused.text))
+		return tool.Refuse(refused.class, fmt.Sprintf("%s %s: %s", op, path, refused.text))
 	}
 	cause := err
 	var pe *fs.PathError

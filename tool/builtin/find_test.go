@@ -91,6 +91,7 @@ func TestGlobNewestFirst(t *testing.T) {
 }
 
 func TestIgnoredByGit(t *testing.T) {
+	t.Parallel()
 	b := open(t)
 	git(t, b.dir, "init", "-q")
 	tree3(b)
@@ -132,6 +133,7 @@ func TestIgnoredByGit(t *testing.T) {
 }
 
 func TestSubmodule(t *testing.T) {
+	t.Parallel()
 	b := open(t)
 	other := t.TempDir()
 	git(t, other, "init", "-q")
@@ -147,6 +149,7 @@ func TestSubmodule(t *testing.T) {
 
 // A repository is data. What its settings want to be run is not run.
 func TestGitRunsNothing(t *testing.T) {
+	t.Parallel()
 	b := open(t)
 	git(t, b.dir, "init", "-q")
 	b.file("hook", "#!/bin/sh\ntouch "+b.dir+"/ran\n")

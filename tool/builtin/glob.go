@@ -61,7 +61,7 @@ func splitGlob(in globInput) (dir, pattern string) {
 func (w *Workspace) runGlob(ctx context.Context, _ tool.Call, in globInput) tool.Result {
 	start := time.Now()
 	if in.Pattern == "" || !doublestar.ValidatePattern(in.Pattern) {
-		return tool.Fail(ClassPattern, fmt.Sprintf("glob: the pattern %q is not valid: check its brackets and braces", in.Pattern))
+		return tool.Refuse(ClassPattern, fmt.Sprintf("glob: the pattern %q is not valid: check its brackets and braces", in.Pattern))
 	}
 	dir, pattern := splitGlob(in)
 	p, err := w.locate(dir)

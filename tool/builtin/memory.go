@@ -76,6 +76,9 @@ func (w *Workspace) Forget(callID string) {
 // read notes that lines of a file were shown. What was seen of another state of
 // the file counts no more.
 func (m *memory) read(p place, sum digest, total int, s span) {
+	if p.area.readOnly {
+		return // it cannot be changed, and what it says was shown before
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.clock++

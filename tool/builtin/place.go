@@ -46,7 +46,8 @@ func (w *Workspace) locate(path string) (place, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(w.root, path)
 	}
-	real, err := canonical(filepath.Clean(path))
+	path = filepath.Clean(path)
+	real, err := canonical(path)
 	if err != nil {
 		return place{}, err
 	}

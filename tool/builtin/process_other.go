@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"time"
 )
 
 const nonBlocking = 0
@@ -15,5 +16,8 @@ const nonBlocking = 0
 func (c *command) run(context.Context) ending {
 	return ending{err: errors.New("commands need a Unix system, such as WSL")}
 }
+
+// EndLeft finds nothing: no command can have been started.
+func EndLeft(int, time.Time, time.Duration) (found int, stuck []int) { return 0, nil }
 
 func keepOwner(*os.File, fs.FileInfo) {}

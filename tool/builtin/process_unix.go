@@ -4,12 +4,13 @@ package builtin
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"os/exec"
+	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -42,7 +43,34 @@ type running struct {
 	over   bool // nothing of it is alive any more
 }
 
-func (c *command) start() (*running, error) {
+// births gives each command a start of its own, for the mark is made of it.
+var births atomic.Int64
+
+func birth() time.Time {
+	for {
+		now, last := time.Now().UnixNano(), births.Load()
+		if now = max(now, last+1); births.CompareAndSwap(last, now) {
+			return time.Unix(0, now)
+		}
+	}
+}
+
+// markOf makes the mark of a command out of its start, so that a later life of
+// this program, which knows the start, can find what carries the mark.
+func markOf(start time.Time) string { return "t" + strconv.FormatInt(start.UnixNano(), 36) }
+
+// EndLeft ends what is still alive of a command of an earlier life of this
+// program, by the group and the start that were given to Call.Started then, to
+// the nanosecond. It tells how many processes there were and which could not be
+// ended. What does not carry the mark of the command is left alone, whatever its
+// number; so outside of Linux, where marks cannot be read, a group that is there
+// is only reported.
+func EndLeft(pgid int, start time.Time, grace time.Duration) (found int, stuck []int) {
+	t := tree{pgid: pgid, token: markOf(start), strict: true}
+	return t.end(grace)
+}
+
+func (c *command) start(start time.Time) (*running, error) {
 	out, outEnd, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -55,7 +83,7 @@ func (c *command) start() (*running, error) {
 	}
 	defer goEnd.Close()
 	r := &running{out: out, gate: gateEnd, exited: make(chan struct{})}
-	r.tree.token = rand.Text()
+	r.tree.token = markOf(start)
 	r.cmd = &exec.Cmd{
 		Path: "/bin/sh", Args: append([]string{"sh", "-c", gate, "sh"}, c.argv...),
 		Dir: c.dir, Env: marked(c.env, r.tree.token),
@@ -87,8 +115,8 @@ func (r *running) close() {
 }
 
 func (c *command) run(ctx context.Context) (e ending) {
-	start := time.Now()
-	r, err := c.start()
+	start := birth()
+	r, err := c.start(start)
 	if err != nil {
 		return ending{err: err}
 	}

@@ -69,7 +69,7 @@ func (w *Workspace) read() tool.Tool {
 
 func (w *Workspace) runRead(ctx context.Context, call tool.Call, in readInput) tool.Result {
 	if in.Offset < 0 || in.Limit < 0 {
-		return tool.Fail(tool.ClassBadInput, "offset and limit must not be negative")
+		return tool.Refuse(tool.ClassBadInput, "offset and limit must not be negative")
 	}
 	p, err := w.locate(in.Path)
 	if err != nil {
@@ -219,7 +219,7 @@ func readLine(in *bufio.Reader) (l line, err error) {
 // showPage writes the page for the model and remembers what it shows.
 func (w *Workspace) showPage(p place, call tool.Call, page *page) tool.Result {
 	if page.from > page.total {
-		return tool.Fail(tool.ClassBadInput, fmt.Sprintf("%s has only %s: offset %d is behind its end",
+		return tool.Refuse(tool.ClassBadInput, fmt.Sprintf("%s has only %s: offset %d is behind its end",
 			p.shown, plural(page.total, "line", "lines"), page.from))
 	}
 	var b strings.Builder

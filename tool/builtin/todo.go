@@ -72,7 +72,7 @@ func (w *Workspace) runTodo(_ context.Context, _ tool.Call, in todoInput) tool.R
 	for i, t := range in.Todos {
 		switch {
 		case strings.TrimSpace(t.Content) == "":
-			return tool.Fail(tool.ClassBadInput, fmt.Sprintf("item %d of the list has no content; the list was not changed", i+1))
+			return tool.Refuse(tool.ClassBadInput, fmt.Sprintf("item %d of the list has no content; the list was not changed", i+1))
 		case t.Status == InProgress:
 			active++
 		case t.Status == Completed:

@@ -13,12 +13,16 @@ import (
 type tree struct {
 	pgid  int
 	token string
-	known map[int]string // start times of those found before, by number
+	// strict is for numbers that are old: the system may have given them to
+	// others, so the session counts only if something in it carries the mark.
+	strict bool
+	known  map[int]string // start times of those found before, by number
 }
 
 type process struct {
 	pid, parent, group, session int
 	start                       string // tells a process from a later one of the same number
+	mark                        bool
 }
 
 // alive lists the processes of the tree that are there now.
@@ -26,30 +30,32 @@ func (t *tree) alive() []int {
 	if t.known == nil {
 		t.known = map[int]string{}
 	}
-	rest := processes()
+	all := processes()
+	session := !t.strict
+	for i := range all {
+		all[i].mark = t.marks(all[i].pid)
+		session = session || all[i].mark && t.near(all[i])
+	}
 	var pids []int
 	in := map[int]bool{}
-	first := true
-	for grew := true; grew; first = false {
+	for grew := true; grew; { // until no child is missed, in whatever order they come
 		grew = false
-		for i, p := range rest {
-			if p.pid == 0 || !in[p.parent] && !(first && t.has(p)) {
+		for _, p := range all {
+			if in[p.pid] || !p.mark && !in[p.parent] && t.known[p.pid] != p.start && !(session && t.near(p)) {
 				continue
 			}
-			in[p.pid], t.known[p.pid] = true, p.start
+			in[p.pid], t.known[p.pid], grew = true, p.start, true
 			pids = append(pids, p.pid)
-			rest[i].pid = 0
-			grew = true
 		}
 	}
 	return pids
 }
 
-func (t *tree) has(p process) bool {
-	if p.session == t.pgid || p.group == t.pgid || t.known[p.pid] == p.start {
-		return true
-	}
-	env, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/environ")
+// near reports whether p is in the session or group of the command.
+func (t *tree) near(p process) bool { return p.session == t.pgid || p.group == t.pgid }
+
+func (t *tree) marks(pid int) bool {
+	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	return err == nil && bytes.Contains(env, []byte(t.token))
 }
 

@@ -7,8 +7,9 @@ import "syscall"
 // tree is the process group of a command, as one negative number: here nobody
 // can be asked for what has left it.
 type tree struct {
-	pgid  int
-	token string
+	pgid   int
+	token  string
+	strict bool // the number is old: the system may have given it to others
 }
 
 func (t *tree) alive() []int {
@@ -20,6 +21,8 @@ func (t *tree) alive() []int {
 
 func (t *tree) signal(pids []int, sig syscall.Signal) {
 	for _, pid := range pids {
-		_ = syscall.Kill(pid, sig)
+		if !t.strict { // nobody can be asked whose group it is
+			_ = syscall.Kill(pid, sig)
+		}
 	}
 }

@@ -181,8 +181,9 @@ func TestEncodedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, enc := range []*encoding{encodingOf(m), encodingOf(m2)} {
-		if encodingOf(m) != encodingOf(m) {
+	for _, msg := range []*message.Message{m, m2} {
+		enc := encodingOf(msg)
+		if again := encodingOf(msg); again != enc {
 			t.Error("a message was encoded twice")
 		}
 		if !holds(one, enc.blocks) {

@@ -299,7 +299,9 @@ func TestLateTimer(t *testing.T) {
 		w := newWatchdog(Timeouts{Bytes: time.Minute}, time.Now, kill)
 		w.begun = true
 		w.begin()
+		w.mu.Lock()
 		w.since = w.since.Add(-time.Hour) // the hour in which nothing ran
+		w.mu.Unlock()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if ctx.Err() != nil {

@@ -10,7 +10,6 @@ import (
 	"syscall"
 
 	"github.com/daruma-agent/daruma"
-	"github.com/daruma-agent/daruma/permission"
 	"github.com/daruma-agent/daruma/session"
 	"golang.org/x/term"
 )
@@ -150,6 +149,3 @@ func tee(events func(func(session.Event, error) bool), see func(session.Event)) 
 		}
 	}
 }
-
-// policy is nil-safe access to the mode that is in force.
-func (s *setup) policy() *permission.Policy { return s.config.Permission }

@@ -2,6 +2,7 @@ package daruma
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,7 +113,12 @@ func (t *attempt) outcome(keepText int) loop.Outcome {
 	case model.StopRefusal:
 		return loop.Outcome{Kind: loop.Refused}
 	case model.StopPauseTurn:
-		return loop.Outcome{Kind: loop.Paused}
+		if !calls && !t.serverSide() {
+			return loop.Outcome{Kind: loop.Paused, Cut: loop.CutText} // nothing that the server could go on with
+		}
+		if !calls {
+			return loop.Outcome{Kind: loop.Paused}
+		}
 	case model.StopMaxTokens:
 		if bad || t.endsInCall() {
 			return loop.Outcome{Kind: loop.Truncated, Cut: loop.CutCall}
@@ -179,6 +185,11 @@ func (t *attempt) content() (text, calls, bad bool) {
 		}
 	}
 	return text, calls, bad
+}
+
+// serverSide reports whether the answer holds blocks of the server's own tools.
+func (t *attempt) serverSide() bool {
+	return slices.ContainsFunc(t.answer.Blocks, func(b message.Block) bool { return strings.HasPrefix(string(b.Type), "server_") })
 }
 
 func (t *attempt) endsInCall() bool {

@@ -27,6 +27,9 @@ func (r *run) finish(step loop.Step) {
 	if aborted && r.aborted().Cause == loop.ByUser && r.ctx.Err() != nil {
 		r.say(message.NewSynthetic(r.history.NextID(), interruptNote))
 	}
+	for _, text := range r.takeQueued() {
+		r.emit(&session.Prompt{Text: text}) // typed, not answered: it is kept
+	}
 	end := &session.End{
 		Reason: step.Reason, IsError: step.Reason.IsError(), Text: joinParts(r.parts), Stop: r.stop, Turns: r.turn,
 		Took: time.Since(r.began), API: r.bill.api, Total: r.bill.total, Wasted: r.bill.waste,
@@ -38,9 +41,6 @@ func (r *run) finish(step loop.Step) {
 	}
 	if e := end.Failure; e != nil && e.Hint.Given {
 		end.NextAt = time.Now().Add(e.Hint.After).UTC()
-	}
-	for _, text := range r.takeQueued() {
-		r.emit(&session.Prompt{Text: text}) // typed, not answered: it is kept
 	}
 	r.emit(end)
 }

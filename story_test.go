@@ -144,7 +144,8 @@ func (s *story) play(t *testing.T) {
 	if err := server.Close(); err != nil {
 		t.Error(err)
 	}
-	laws(t, events, agent, server.Report(), journal, dir)
+	laws(t, events, agent, server.Report())
+	journalIsMemory(t, agent, journal, dir)
 	s.tell(events)
 	fmt.Fprintf(&s.got, "\n%s", landing(server.Report()))
 }
@@ -198,7 +199,7 @@ func landing(r fault.Report) string {
 }
 
 // laws are what holds after every run, whatever failed in it.
-func laws(t *testing.T, events []session.Event, agent *daruma.Agent, report fault.Report, journal *session.Journal, store session.Store) {
+func laws(t *testing.T, events []session.Event, agent *daruma.Agent, report fault.Report) {
 	t.Helper()
 	for _, v := range report.Violations {
 		t.Errorf("the server saw a violation of the protocol: %s", v)
@@ -247,7 +248,7 @@ func laws(t *testing.T, events []session.Event, agent *daruma.Agent, report faul
 	for n := range open {
 		t.Errorf("attempt %d was never settled", n)
 	}
-	foldIsMemory(t, agent, journal, store)
+	foldIsMemory(t, agent, events)
 }
 
 func closeAttempt(t *testing.T, open map[int]bool, n int) {
@@ -257,8 +258,29 @@ func closeAttempt(t *testing.T, open map[int]bool, n int) {
 	delete(open, n)
 }
 
-// foldIsMemory holds that the journal amounts to what the agent has in memory.
-func foldIsMemory(t *testing.T, agent *daruma.Agent, journal *session.Journal, store session.Store) {
+// foldIsMemory holds that the events, written as lines and read again, amount
+// to what the agent has in memory.
+func foldIsMemory(t *testing.T, agent *daruma.Agent, events []session.Event) {
+	var read session.History
+	for _, e := range events {
+		if !e.Type().Durable() {
+			continue
+		}
+		line, err := session.Encode(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := session.Decode(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read.Apply(again)
+	}
+	sameHistory(t, &read, agent.History())
+}
+
+// journalIsMemory holds the same of the file on disk.
+func journalIsMemory(t *testing.T, agent *daruma.Agent, journal *session.Journal, store session.Store) {
 	if err := journal.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -267,14 +289,18 @@ func foldIsMemory(t *testing.T, agent *daruma.Agent, journal *session.Journal, s
 		t.Fatalf("open the journal again: %v, %d damaged lines", err, damaged)
 	}
 	defer again.Close()
-	live := agent.History()
-	if len(read.Messages) != len(live.Messages) || read.Seq != live.Seq {
-		t.Fatalf("the journal holds %d messages up to event %d, memory %d up to %d", len(read.Messages), read.Seq, len(live.Messages), live.Seq)
+	sameHistory(t, read, agent.History())
+}
+
+func sameHistory(t *testing.T, read, live *session.History) {
+	t.Helper()
+	if len(read.Messages) != len(live.Messages) || read.Seq != live.Seq || !slices.Equal(read.Queued, live.Queued) {
+		t.Fatalf("the log holds %d messages up to event %d, memory %d up to %d", len(read.Messages), read.Seq, len(live.Messages), live.Seq)
 	}
 	for i, m := range live.Messages {
 		r := read.Messages[i]
 		if r.ID != m.ID || r.Role != m.Role || r.PlainText() != m.PlainText() || len(r.Blocks) != len(m.Blocks) {
-			t.Errorf("message %d differs between journal and memory", i)
+			t.Errorf("message %d differs between log and memory", i)
 		}
 	}
 }

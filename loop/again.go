@@ -29,7 +29,7 @@ const ResumePause Transition = "pause_turn_resume"
 
 var resumePause = &Recovery{
 	Name:    ResumePause,
-	Answers: func(_ State, o Outcome) bool { return o.Kind == Paused },
+	Answers: func(_ State, o Outcome) bool { return o.Kind == Paused && o.Cut == Whole },
 	Limit:   8,
 	Scope:   PerAnswer,
 	Step:    Step{Do: Sample, Keep: true},

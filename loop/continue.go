@@ -1,12 +1,12 @@
 package loop
 
-// ContinueOutput keeps an answer that the output limit cut and asks for the
-// rest (R52).
+// ContinueOutput keeps an answer that the output limit cut, or that stopped for
+// a pause without saying for what, and asks for the rest (R52).
 const ContinueOutput Transition = "max_output_tokens_recovery"
 
 var continueOutput = &Recovery{
 	Name:    ContinueOutput,
-	Answers: func(_ State, o Outcome) bool { return o.Kind == Truncated && o.Cut != CutCall },
+	Answers: func(_ State, o Outcome) bool { return (o.Kind == Truncated || o.Kind == Paused) && o.Cut == CutText },
 	Limit:   3,
 	Scope:   PerAnswer,
 	Step:    Step{Do: Measure, Keep: true, Nudge: NudgeContinue},

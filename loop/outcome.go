@@ -22,7 +22,7 @@ const (
 	Overloaded                           // of Sample: layer 1 hands over: Failure
 	Broken                               // of Sample: the stream broke, something can be kept: Cut
 	Empty                                // of Sample: nothing that a person could read
-	Paused                               // of Sample: the server's own tools pause
+	Paused                               // of Sample: the server's own tools pause; with Cut, nothing says for what
 	Refused                              // of Sample: the model's policy refused
 	Reduced                              // of Reduce: the history is smaller
 	Unchanged                            // of Reduce: it is not, for whatever reason
@@ -93,7 +93,7 @@ func (b Budget) reason() Reason {
 type Outcome struct {
 	Kind    OutcomeKind
 	Fit     Fit          // of Measured
-	Cut     Cut          // of Truncated and Broken
+	Cut     Cut          // of Truncated, Broken and Paused
 	Failure failure.Kind // of Failed and Overloaded
 	Cause   Cause        // of Aborted
 	Budget  Budget       // of BudgetReached

@@ -26,6 +26,8 @@ func outcomes(phase Action, kinds []failure.Kind) []Outcome {
 			}
 		case Truncated:
 			out = append(out, Outcome{Kind: kind, Cut: CutText}, Outcome{Kind: kind, Cut: CutCall})
+		case Paused:
+			out = append(out, Outcome{Kind: kind}, Outcome{Kind: kind, Cut: CutText})
 		case Broken:
 			out = append(out, Outcome{Kind: kind, Cut: CutText}, Outcome{Kind: kind, Cut: CutAfterCalls})
 		case Failed, Overloaded:

@@ -1,0 +1,250 @@
+package daruma_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/daruma-agent/daruma"
+	"github.com/daruma-agent/daruma/fault"
+	"github.com/daruma-agent/daruma/loop"
+	"github.com/daruma-agent/daruma/model"
+	"github.com/daruma-agent/daruma/model/anthropic"
+	"github.com/daruma-agent/daruma/session"
+	"github.com/daruma-agent/daruma/tool"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+var (
+	simSeeds = flag.Int("sim", 0, "how many seeds TestSimulation runs; 0: 400, or 60 with -short or -race")
+	simSeed  = flag.Uint64("seed", 0, "run this seed of TestSimulation alone, and show its script")
+)
+
+// TestSimulation runs random fault schedules, one from each seed, against the
+// laws. A seed that fails is run again with -seed N.
+func TestSimulation(t *testing.T) {
+	if *simSeed != 0 {
+		simulate(t, *simSeed)
+		return
+	}
+	n := *simSeeds
+	if n == 0 {
+		n = 400
+	}
+	if testing.Short() {
+		n = min(n, 60)
+	}
+	for seed := uint64(1); seed <= uint64(n); seed++ {
+		if ok := t.Run(fmt.Sprint(seed), func(t *testing.T) { simulate(t, seed) }); !ok {
+			t.Fatalf("run it alone: go test -run TestSimulation -seed %d .", seed)
+		}
+	}
+}
+
+// faults that a schedule is made of. Every one of them passes, so once they
+// are through the run must complete.
+var simFaults = []string{
+	"status 529", "status 500", "status 503", "status 502 html \"<html>bad gateway</html>\"",
+	"status 429\n  header retry-after \"3\"", "status 408", "status 504",
+	"reset headers", "close headers", "cut start reset", "cut text reset", "cut text 300 close", "cut thinking end",
+	"cut tool reset", "cut tool-start end", "cut block 1 reset", "cut before-delta end", "cut before-stop reset",
+	"cut json close", "cut utf8 reset", "cut random reset", "cut random end",
+	"error start overloaded_error \"Overloaded\"", "error text api_error \"Internal server error\"",
+	"error tool overloaded_error \"Overloaded\"", "error block 1 api_error \"oops\"",
+	"stall headers", "stall text", "stall tool", "pings event 2 20m every 10s",
+	"drop message_stop", "drop content_block_stop", "mangle cut content_block_delta", "mangle control message_delta",
+	"truncate 20 tokens", "truncate 3 tokens", "stop pause_turn", "stop model_context_window_exceeded", "stop \"meteor\"",
+	"noise pings 3", "noise unknown-events", "noise comments", "line-ends crlf", "chunk 7", "event-lines off",
+	"usage input=1 output=1", "status 200 empty", "status 200 html \"<html>sign in</html>\"",
+	"reply\n    stop end_turn", "reply\n    call-raw Read \"{broken\"",
+}
+
+// schedule writes a script from chance.
+func schedule(r *rand.Rand) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d\n", r.IntN(1000)+1)
+	if r.IntN(3) == 0 {
+		fmt.Fprintf(&b, "window %d\n", 2500+r.IntN(2500))
+	}
+	for i := range r.IntN(7) {
+		fmt.Fprintf(&b, "step s%d times %d\n", i, 1+r.IntN(2))
+		if r.IntN(2) == 0 {
+			fmt.Fprintf(&b, "  when n %d..\n", 1+r.IntN(6))
+		}
+		fmt.Fprintf(&b, "  %s\n", simFaults[r.IntN(len(simFaults))])
+	}
+	return b.String() + `
+model
+  rule look
+    when not called Read
+    think "First look."
+    say "I look at two files." fill=60
+    call Read file_path="a"
+    call Read file_path="b"
+  rule act
+    when called Read, not called Write
+    say "Now I write."
+    call Write file_path="c" content="x"
+  rule big
+    when called Write, not called Read "big"
+    call Read file_path="big"
+  rule report
+    when called Write
+    say "All done." fill=200
+`
+}
+
+// simTool answers at once, and tells when it ran on what is no JSON.
+type simTool struct {
+	name   string
+	effect tool.Effect
+	bad    *[]string
+}
+
+func (s *simTool) Spec() model.Tool {
+	return model.Tool{Name: s.name, Description: "simulated", Schema: jsontext.Value(
+		`{"type":"object","properties":{"file_path":{"type":"string"},"content":{"type":"string"}},"required":["file_path"]}`)}
+}
+func (s *simTool) Effect(jsontext.Value) tool.Effect { return s.effect }
+func (s *simTool) Access(jsontext.Value) tool.Access { return tool.Access{Kind: tool.AccessNone} }
+func (s *simTool) Run(_ context.Context, c tool.Call) tool.Result {
+	if !c.Input.IsValid() {
+		*s.bad = append(*s.bad, "a call ran on truncated input: "+string(c.Input))
+	}
+	if strings.Contains(string(c.Input), "big") {
+		return tool.Text(strings.Repeat("some words of a large file, again and again\n", 200))
+	}
+	return tool.Text("ok")
+}
+
+func simulate(t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 7))
+	text := schedule(r)
+	interruptAt := 0
+	if r.IntN(4) == 0 {
+		interruptAt = 1 + r.IntN(40)
+	}
+	submitAt := 0
+	if r.IntN(4) == 0 {
+		submitAt = 1 + r.IntN(40)
+	}
+	script, err := fault.Parse("seed", text)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	defer func() {
+		if t.Failed() {
+			t.Logf("seed %d, interrupt at %d, submit at %d:\n%s", seed, interruptAt, submitAt, text)
+		}
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		network := fault.NewMemoryNet()
+		server := fault.New(script, fault.Options{}).Serve(network)
+		wire, err := anthropic.New(anthropic.Config{BaseURL: "http://fault.test", APIKey: "any-key", DialContext: network.DialContext})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var bad []string
+		set, err := tool.NewSet(&simTool{name: "Read", effect: tool.Pure, bad: &bad}, &simTool{name: "Write", effect: tool.Unsafe, bad: &bad})
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent, err := daruma.New(daruma.Config{
+			Wire: wire, Models: []string{"claude-a", "claude-b", "claude-c"}, Tools: set, Session: "story",
+			System: []string{"Be brief."}, Rand: r.Float64,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		events := collect(t, agent, "Do the task.", interruptAt, submitAt)
+		end := events[len(events)-1].Body.(*session.End)
+		if end.Reason == loop.AbortedStreaming || end.Reason == loop.AbortedTools {
+			if interruptAt == 0 {
+				t.Errorf("aborted without an interrupt")
+			}
+			more := collect(t, agent, "Go on.", 0, 0)
+			events = append(events, more...)
+			end = more[len(more)-1].Body.(*session.End)
+		}
+		if spent := time.Since(began); spent > 4*time.Hour {
+			t.Errorf("it took %s", spent)
+		}
+		wire.DropIdle()
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		report := server.Report()
+		for _, b := range bad {
+			t.Error(b)
+		}
+		simLaws(t, events, agent, report, end, text)
+	})
+}
+
+func collect(t *testing.T, agent *daruma.Agent, prompt string, interruptAt, submitAt int) []session.Event {
+	var events []session.Event
+	for e, err := range agent.Run(t.Context(), prompt) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+		if len(events) == interruptAt {
+			agent.Interrupt()
+		}
+		if len(events) == submitAt {
+			agent.Submit("Also say hello.")
+		}
+	}
+	return events
+}
+
+// simLaws are the laws of a story, but a schedule may hold faults that never
+// land; and a run whose faults all pass completes.
+func simLaws(t *testing.T, events []session.Event, agent *daruma.Agent, report fault.Report, end *session.End, text string) {
+	t.Helper()
+	report.Landing = nil
+	laws(t, events, agent, report)
+	runs := map[string]int{}
+	for _, e := range events {
+		if b, ok := e.Body.(*session.Result); ok {
+			runs[b.Call]++
+			if runs[b.Call] > 1 {
+				t.Errorf("call %s has two results", b.Call)
+			}
+		}
+	}
+	if len(report.Requests) > 120 {
+		t.Errorf("%d requests", len(report.Requests))
+	}
+	if !endsWell(end, text) {
+		t.Errorf("the run ended with %s: %v", end.Reason, end.Failure)
+	}
+}
+
+// endsWell says whether a run with these faults may end so: one that nothing
+// repeated can heal may end in its own reason.
+func endsWell(end *session.End, text string) bool {
+	switch end.Reason {
+	case loop.Completed:
+		return true
+	case loop.APIError:
+		// Sign-in pages and empty bodies are final by design, two stalls are one
+		// too many, and so are three breaks behind finished thinking.
+		return strings.Count(text, "cut ")+strings.Count(text, "drop") >= 2 || strings.Contains(text, "status 200") || strings.Contains(text, "stall") || strings.Contains(text, "pings event")
+	case loop.OutputLimit:
+		return strings.Count(text, "truncate") >= 2
+	case loop.MalformedExhausted:
+		return strings.Contains(text, "call-raw")
+	case loop.ModelError:
+		return strings.Contains(text, "reply\n    stop end_turn")
+	case loop.PromptTooLong, loop.BlockingLimit:
+		return strings.Contains(text, "window")
+	}
+	return false
+}

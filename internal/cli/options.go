@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/daruma-agent/daruma/retry"
 	"github.com/spf13/pflag"
 )
 
@@ -19,6 +20,7 @@ type options struct {
 	model     string
 	fallback  string
 	maxTurns  int
+	retries   int // below zero: not said
 	mode      string
 	skip      bool // --dangerously-skip-permissions
 	allowed   []string
@@ -37,6 +39,8 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.model, "model", "", "model to ask (default $ANTHROPIC_MODEL, else "+defaultModel+")")
 	f.StringVar(&o.fallback, "fallback-model", "", "up to three models, separated by commas, for when the first is overloaded")
 	f.IntVar(&o.maxTurns, "max-turns", 0, "end after so many turns (default 250)")
+	f.IntVar(&o.retries, "max-retries", -1, "send a request that failed so many times more before giving up")
+	f.Lookup("max-retries").DefValue = fmt.Sprint(retry.Default().Retries)
 	f.StringVar(&o.mode, "permission-mode", "", "default, acceptEdits, plan, dontAsk or bypassPermissions")
 	f.BoolVar(&o.skip, "dangerously-skip-permissions", false, "the same as --permission-mode bypassPermissions")
 	f.StringArrayVar(&o.allowed, "allowedTools", nil, `rules of what may run without asking, such as "Bash(git diff:*),Edit"`)
@@ -70,6 +74,9 @@ func (o *options) check(w *world) error {
 	}
 	if o.maxTurns < 0 {
 		return usage(fmt.Errorf("--max-turns %d: a positive number is needed", o.maxTurns))
+	}
+	if o.retries < -1 {
+		return usage(fmt.Errorf("--max-retries %d: zero or a positive number is needed", o.retries))
 	}
 	if w.DirErr != nil {
 		return fail(exitInput, "change to a folder that exists", "the working directory cannot be found: %v", w.DirErr)

@@ -9,12 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/daruma-agent/daruma"
 	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/model/anthropic"
 	"github.com/daruma-agent/daruma/permission"
+	"github.com/daruma-agent/daruma/retry"
 	"github.com/daruma-agent/daruma/session"
 	"github.com/daruma-agent/daruma/tool"
 	"github.com/daruma-agent/daruma/tool/builtin"
@@ -52,7 +54,7 @@ func prepare(w *world, o *options) (s *setup, err error) {
 			s.close()
 		}
 	}()
-	for _, step := range []func(*world, *options) error{s.wire, s.models, s.permission, s.tools, s.journal} {
+	for _, step := range []func(*world, *options) error{s.wire, s.models, s.retries, s.permission, s.tools, s.journal} {
 		if err = step(w, o); err != nil {
 			return nil, err
 		}
@@ -116,6 +118,29 @@ func (s *setup) models(w *world, o *options) error {
 	}
 	if n := len(s.config.Models) - 1; n > 3 {
 		return usage(fmt.Errorf("--fallback-model names %d models: at most 3 are possible", n))
+	}
+	return nil
+}
+
+// mostRetries bounds what the environment may ask for, as in other agents.
+const mostRetries = 15
+
+// retries takes the number of retries from the flag, else from the variable
+// that people have set for other agents.
+func (s *setup) retries(w *world, o *options) error {
+	n := o.retries
+	if text := w.env("CLAUDE_CODE_MAX_RETRIES"); n < 0 && text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil || n < 0 {
+			return fail(exitConfig, fmt.Sprintf("set it to a number from 0 to %d, or unset it", mostRetries),
+				"CLAUDE_CODE_MAX_RETRIES is no number of retries: %q", text)
+		}
+		n = min(n, mostRetries)
+	}
+	if n >= 0 {
+		p := retry.Default()
+		p.Retries = n
+		s.config.Retry = &p
 	}
 	return nil
 }

@@ -65,7 +65,8 @@ type Call struct {
 	// Progress reports output while the tool runs; may be nil.
 	Progress func(text string)
 	// Started reports a process group before it does any work, so that the
-	// ledger can name it; an error means: do not run. May be nil.
+	// ledger can name it; an error means: do not run. The start is unique: with
+	// it, to the nanosecond, a later life finds what is left. May be nil.
 	Started func(pgid int, start time.Time) error
 }
 

@@ -47,6 +47,21 @@ func witness(t *testing.T) func(*Config) {
 	return func(c *Config) { c.Env = append(c.Env, mark) }
 }
 
+// withArgument lists the processes with an argument that contains text.
+func withArgument(t *testing.T, text string) (pids []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if b, err := os.ReadFile(f); err == nil && strings.Contains(string(b), text) {
+			pids = append(pids, f)
+		}
+	}
+	return pids
+}
+
 func TestBashOutcomes(t *testing.T) {
 	t.Parallel()
 	b := open(t, witness(t))
@@ -121,7 +136,12 @@ func TestNothingIsLeft(t *testing.T) {
 			if !c.ends {
 				timeout = 500
 			}
-			r, o := b.sh(c.command, timeout)
+			// A time of its own makes a sleep known also without its environment.
+			mark := fmt.Sprintf("300.%d", time.Now().UnixNano())
+			r, o := b.sh(strings.ReplaceAll(c.command, "300", mark), timeout)
+			if pids := withArgument(t, mark); len(pids) > 0 {
+				t.Errorf("processes left: %v", pids)
+			}
 			wants(t, text(r), c.want)
 			if c.ends && (r.IsError || !strings.Contains(o.Stdout, "done")) {
 				t.Errorf("%s", text(r))

@@ -402,3 +402,38 @@ func TestTogether(t *testing.T) {
 		t.Errorf("%d of 8 edits are left", got)
 	}
 }
+
+func FuzzConfinement(f *testing.F) {
+	outside := f.TempDir()
+	root := f.TempDir()
+	for _, err := range []error{
+		os.WriteFile(filepath.Join(outside, "secret"), []byte("hush"), 0o600),
+		os.Symlink(outside, filepath.Join(root, "out")),
+		os.Mkdir(filepath.Join(root, "in"), 0o755),
+		os.Symlink("..", filepath.Join(root, "in", "up")),
+	} {
+		if err != nil {
+			f.Fatal(err)
+		}
+	}
+	w, err := New(Config{Root: root})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { w.Close() })
+	for _, s := range []string{"out/secret", "in/up/out/secret", "in/up/../secret", outside + "/secret", root + "/in", "./../x", "a//b/./..", "\\", "in/up/in/new", "~"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		p, err := w.locate(path)
+		if err != nil {
+			return
+		}
+		if !below(w.areas[0].real, p.abs) || filepath.IsAbs(p.rel) || p.rel == ".." || strings.HasPrefix(p.rel, "../") {
+			t.Fatalf("%q is at %+v", path, p)
+		}
+		if b, _, err := p.load(); err == nil && string(b) == "hush" {
+			t.Fatalf("%q leads outside", path)
+		}
+	})
+}

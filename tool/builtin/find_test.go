@@ -5,11 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/daruma-agent/daruma/tool"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -120,6 +122,7 @@ func TestIgnoredByGit(t *testing.T) {
 	// What is named is meant, though git ignores it.
 	b.expect("build/*", "build/out.go")
 	b.expect("node_modules/**/*.js", "node_modules/x/i.js")
+	b.expect("debug.log", "debug.log")
 	wants(t, b.good("Grep", in{"pattern": "package", "path": "debug.log"}), "debug.log")
 	wants(t, b.good("Grep", in{"pattern": "package", "output_mode": "count"}), "a.go:1", "sub/c.go:1")
 	if got := b.good("Grep", in{"pattern": "package"}); strings.Contains(got, "build") || strings.Contains(got, "node_modules") {
@@ -237,4 +240,21 @@ func TestGrepIsBounded(t *testing.T) {
 	wants(t, b.good("Grep", in{"pattern": "hit", "output_mode": "count"}), "many:50000")
 	got = b.good("Grep", in{"pattern": "hit", "output_mode": "content", "head_limit": 0})
 	wants(t, got, "left out here; the whole text is in", "more matches are not shown")
+}
+
+func BenchmarkGrep(b *testing.B) {
+	w, err := New(Config{Root: filepath.Join(runtime.GOROOT(), "src")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer w.Close()
+	for name, pattern := range map[string]string{"literal": "Unmarshaler interface", "expression": `[A-Z]\w+er interface \{$`} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if r := w.runGrep(b.Context(), tool.Call{}, grepInput{Pattern: pattern}); r.IsError {
+					b.Fatal(text(r))
+				}
+			}
+		})
+	}
 }

@@ -89,6 +89,12 @@ func (w *Workspace) runGlob(ctx context.Context, _ tool.Call, in globInput) tool
 // match lists the files that fit the pattern, the latest first. A pattern of a
 // bare name that fits nothing is looked for in folders below too.
 func (w *Workspace) match(ctx context.Context, p place, pattern string) (found []entry, deeper bool, err error) {
+	if !strings.ContainsAny(pattern, `*?[{\`) { // a plain name is meant, ignored or not
+		info, err := p.area.root.Lstat(filepath.Join(p.rel, filepath.FromSlash(pattern)))
+		if err == nil && !info.IsDir() {
+			return []entry{{pattern, info}}, false, nil
+		}
+	}
 	fits := func(name string) bool { return doublestar.MatchUnvalidated(pattern, name) }
 	if found, err = w.list(ctx, p, fits); err == nil && len(found) == 0 && !strings.Contains(pattern, "/") {
 		pattern, deeper = "**/"+pattern, true

@@ -165,6 +165,9 @@ func grepResult(in grepInput, p place, found []findings) tool.Result {
 		lines = lines[:limit]
 	}
 	text := strings.Join(lines, "\n")
+	if in.Mode == modeFiles {
+		o.NumMatches = 0 // a file was left at its first match
+	}
 	if in.Mode == modeContent {
 		o.Content = tool.Clean(text)
 	}

@@ -139,7 +139,10 @@ func (p place) open() (*os.File, fs.FileInfo, error) {
 const maxWhole = 32 << 20
 
 // load reads a regular file whole.
-func (p place) load() ([]byte, fs.FileInfo, error) {
+func (p place) load() ([]byte, fs.FileInfo, error) { return p.loadInto(nil) }
+
+// loadInto does so in the memory of buf if it is large enough.
+func (p place) loadInto(buf []byte) ([]byte, fs.FileInfo, error) {
 	f, info, err := p.open()
 	if err != nil {
 		return nil, nil, err
@@ -148,8 +151,20 @@ func (p place) load() ([]byte, fs.FileInfo, error) {
 	if info.Size() > maxWhole {
 		return nil, nil, refuse(ClassKind, "the file has %s, too much to be changed here: use Bash", bytesText(info.Size()))
 	}
-	b, err := io.ReadAll(io.LimitReader(f, maxWhole+1))
-	return b, info, err
+	// One byte more than it has finds its end at once, or that it grows.
+	buf = slices.Grow(buf[:0], int(info.Size())+1)
+	for len(buf) <= maxWhole {
+		n, err := f.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if err == io.EOF {
+			return buf, info, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		buf = slices.Grow(buf, 512)
+	}
+	return nil, nil, refuse(ClassKind, "the file grows while it is read: use Bash")
 }
 
 func kindText(mode fs.FileMode) string {

@@ -27,6 +27,7 @@ type query struct {
 	multiline     bool
 	only          bool
 	lines         bool // the lines are wanted, not just their number
+	first         bool // only whether there is a match is wanted
 	before, after int
 
 	kept atomic.Int64 // bytes of lines, so that a search cannot fill the memory
@@ -66,7 +67,7 @@ func newQuery(in grepInput) (*query, error) {
 			`and ( ) [ ] { } * + ? . | ^ $ \ mean themselves only behind a \`, err)
 	}
 	q := &query{
-		re: re, multiline: in.Multiline, only: in.Only, lines: in.Mode == modeContent,
+		re: re, multiline: in.Multiline, only: in.Only, lines: in.Mode == modeContent, first: in.Mode == modeFiles,
 		before: max(in.Before, in.Around), after: max(in.After, in.Around),
 	}
 	if tree, err := syntax.Parse(expr, syntax.Perl); err == nil {
@@ -105,12 +106,13 @@ func (q *query) search(ctx context.Context, p place, files []entry) []findings {
 	var workers sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), 8, max(1, len(files))) {
 		workers.Go(func() {
+			var buf []byte // for one file after the other
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= len(files) || ctx.Err() != nil {
 					return
 				}
-				results[i] = q.file(p, files[i])
+				results[i], buf = q.file(p, files[i], buf)
 			}
 		})
 	}
@@ -119,31 +121,35 @@ func (q *query) search(ctx context.Context, p place, files []entry) []findings {
 }
 
 // file searches one file. One that cannot be read, or is no text, has nothing
-// in it: a search over many files does not fail for one.
-func (q *query) file(p place, e entry) findings {
+// in it: a search over many files does not fail for one. buf is memory to use,
+// and what is returned is memory for the next file.
+func (q *query) file(p place, e entry, buf []byte) (findings, []byte) {
 	f := findings{name: e.name}
 	if !e.info.Mode().IsRegular() || e.info.Size() > maxWhole {
-		return f
+		return f, buf
 	}
 	inner := p
 	inner.rel = filepath.Join(p.rel, filepath.FromSlash(e.name))
-	data, _, err := inner.load()
-	if err != nil || bytes.IndexByte(data[:min(len(data), 8<<10)], 0) >= 0 {
-		return f
+	data, _, err := inner.loadInto(buf)
+	if err != nil {
+		return f, buf
+	}
+	if buf = data; bytes.IndexByte(data[:min(len(data), 8<<10)], 0) >= 0 {
+		return f, buf
 	}
 	data = bytes.TrimPrefix(data, []byte(bom))
 	if bytes.Contains(data, []byte("\r\n")) {
 		data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 	}
 	if !bytes.Contains(data, q.literal) {
-		return f
+		return f, buf
 	}
 	if q.multiline {
 		q.spans(&f, data)
 	} else {
 		q.byLine(&f, data)
 	}
-	return f
+	return f, buf // what was found was copied
 }
 
 // byLine tests line after line.
@@ -163,7 +169,9 @@ func (q *query) byLine(f *findings, data []byte) {
 		}
 		if q.re.Match(l) {
 			f.matches++
-			matched = append(matched, i)
+			if matched = append(matched, i); q.first {
+				return
+			}
 		}
 	}
 	q.context(f, lines, matched)
@@ -174,7 +182,11 @@ func (q *query) spans(f *findings, data []byte) {
 	lines := splitLines(data)
 	line, at := 0, 0
 	var matched []int
-	for _, m := range q.re.FindAllIndex(data, maxHits) {
+	limit := maxHits
+	if q.first {
+		limit = 1
+	}
+	for _, m := range q.re.FindAllIndex(data, limit) {
 		f.matches++
 		line += bytes.Count(data[at:m[0]], []byte("\n"))
 		at = m[0]

@@ -11,7 +11,6 @@ import (
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/model"
 	"github.com/daruma-agent/daruma/session"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // attempt is one model request and what came of it. It is provisional until
@@ -181,7 +180,7 @@ func (t *attempt) content() (text, calls, bad bool) {
 			text = text || strings.TrimSpace(b.Text) != ""
 		case message.ToolUse:
 			calls = true
-			bad = bad || !object(b.Input)
+			bad = bad || !message.IsObject(b.Input)
 		}
 	}
 	return text, calls, bad
@@ -323,9 +322,4 @@ func hasText(blocks []message.Block) bool {
 
 func last(s string, n int) string {
 	return strings.ToValidUTF8(s[max(0, len(s)-n):], "")
-}
-
-// object reports whether v is a whole JSON object.
-func object(v jsontext.Value) bool {
-	return v.Kind() == jsontext.KindBeginObject && v.IsValid()
 }

@@ -227,6 +227,11 @@ func simLaws(t *testing.T, events []session.Event, agent *daruma.Agent, report f
 	}
 }
 
+// planned is how many faults a script holds.
+func planned(text string) int {
+	return strings.Count(text, " times 1\n") + 2*strings.Count(text, " times 2\n")
+}
+
 // endsWell says whether a run with these faults may end so: one that nothing
 // repeated can heal may end in its own reason.
 func endsWell(end *session.End, text string) bool {
@@ -236,7 +241,7 @@ func endsWell(end *session.End, text string) bool {
 	case loop.APIError:
 		// Sign-in pages and empty bodies are final by design, two stalls are one
 		// too many, and so are three breaks behind finished thinking.
-		return strings.Count(text, "cut ")+strings.Count(text, "drop") >= 2 || strings.Contains(text, "status 200") || strings.Contains(text, "stall") || strings.Contains(text, "pings event")
+		return planned(text) >= 10 || strings.Count(text, "cut ")+strings.Count(text, "drop") >= 2 || strings.Contains(text, "status 200") || strings.Contains(text, "stall") || strings.Contains(text, "pings event")
 	case loop.OutputLimit:
 		return strings.Count(text, "truncate") >= 2
 	case loop.MalformedExhausted:

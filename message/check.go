@@ -203,7 +203,7 @@ func (c *checker) call(i, j int, m *Message, b *Block) {
 	}
 	c.ids[b.ID] = struct{}{}
 	c.calls = append(c.calls, b.ID)
-	if b.Input.Kind() != jsontext.KindBeginObject {
+	if !m.inputsValid() {
 		c.add(i, j, RuleInput, "input is not an object")
 	}
 }
@@ -268,6 +268,26 @@ func (c *checker) mediaCount(last int) {
 			return
 		}
 	}
+}
+
+type inputsKey struct{}
+
+// inputsValid reports whether the inputs of all calls of m are whole objects.
+// Reading them costs what their bytes cost, so it is done once.
+func (m *Message) inputsValid() bool {
+	return m.Memo(inputsKey{}, func(m *Message) any {
+		for i := range m.Blocks {
+			if b := &m.Blocks[i]; b.Type == ToolUse && !IsObject(b.Input) {
+				return false
+			}
+		}
+		return true
+	}).(bool)
+}
+
+// IsObject reports whether v is a whole JSON object.
+func IsObject(v jsontext.Value) bool {
+	return v.Kind() == jsontext.KindBeginObject && v.IsValid()
 }
 
 func isThinking(t BlockType) bool { return t == Thinking || t == RedactedThinking }

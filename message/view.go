@@ -176,7 +176,7 @@ func (r *repairer) cleanCall(t *turn, b Block) Block {
 		r.fix(t, RuleUniqueID, "id %q is sent as %q", old, id)
 		b.ID, b.Raw = id, nil
 	}
-	if b.Input.Kind() != jsontext.KindBeginObject {
+	if !IsObject(b.Input) {
 		r.fix(t, RuleInput, "input of %q is not an object", id)
 		b.Input, b.Raw = wrapInput(b.Input), nil
 	}

@@ -109,6 +109,12 @@ var cases = []struct {
 		want:    history(User, bs{text("hi")}, Assistant, bs{{Type: ToolUse, ID: "a", Name: "Read", Input: jsontext.Value(`{}`)}}, User, bs{result("a")}),
 	},
 	{
+		name:    "input that was cut",
+		history: history(User, bs{text("hi")}, Assistant, bs{{Type: ToolUse, ID: "a", Name: "Read", Input: jsontext.Value(`{"file_path":"b`)}}, User, bs{result("a")}),
+		broken:  RuleInput,
+		want:    history(User, bs{text("hi")}, Assistant, bs{{Type: ToolUse, ID: "a", Name: "Read", Input: jsontext.Value(`{"INVALID_JSON":"{\"file_path\":\"b"}`)}}, User, bs{result("a")}),
+	},
+	{
 		name:    "begins and ends with the assistant",
 		history: history(Assistant, bs{text("ok")}),
 		broken:  RuleFirst,

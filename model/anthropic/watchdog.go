@@ -145,7 +145,7 @@ func (w *watchdog) stalled() *failure.Error {
 	if !w.fired {
 		return nil
 	}
-	e := &failure.Error{Kind: failure.Timeout, Retry: failure.RetryYes, Rule: w.rule}
+	e := &failure.Error{Kind: failure.Timeout, Retry: failure.RetryYes, Rule: w.rule, Stalled: true}
 	switch w.rule {
 	case RuleFirstByte:
 		e.Message = fmt.Sprintf("no byte of an answer within %v (first-byte watchdog)", w.waiting)

@@ -106,13 +106,30 @@ func root(w *world) *cobra.Command {
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.prompt = strings.Join(args, " ")
+			if err := mistyped(cmd, &o, args); err != nil {
+				return err
+			}
 			return run(w, &o)
 		},
 	}
 	cmd.SetVersionTemplate("daruma {{.Version}}\n")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	cmd.CompletionOptions.HiddenDefaultCmd = true
+	cmd.SuggestionsMinimumDistance = 2
 	o.register(cmd.Flags())
 	cmd.AddCommand(demoCommand(w), faultCommand(w))
 	return cmd
+}
+
+// mistyped refuses a single word that is nearly a command: as a prompt it would
+// cost money and surprise.
+func mistyped(cmd *cobra.Command, o *options, args []string) error {
+	if o.print || len(args) != 1 || strings.ContainsAny(args[0], " \t\n") {
+		return nil
+	}
+	near := cmd.SuggestionsFor(args[0])
+	if len(near) == 0 {
+		return nil
+	}
+	return fail(exitUsage, "if it is a prompt: daruma -p "+args[0], "there is no command %q; did you mean %s?", args[0], strings.Join(near, " or "))
 }

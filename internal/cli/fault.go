@@ -15,6 +15,7 @@ func faultCommand(w *world) *cobra.Command {
 	group := &cobra.Command{
 		Use:   "fault",
 		Short: "the model server that fails on purpose",
+		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	var file, listen string

@@ -47,19 +47,16 @@ func (s *setup) close() {
 
 // prepare turns options and environment into a configuration. What it opened
 // is closed again when it fails.
-func prepare(w *world, o *options) (s *setup, err error) {
-	s = &setup{}
-	defer func() {
-		if err != nil {
-			s.close()
-		}
-	}()
+func prepare(w *world, o *options) (*setup, error) {
+	s := &setup{}
 	for _, step := range []func(*world, *options) error{s.wire, s.models, s.retries, s.permission, s.tools, s.journal} {
-		if err = step(w, o); err != nil {
+		if err := step(w, o); err != nil {
+			s.close()
 			return nil, err
 		}
 	}
-	s.config.System, s.notes = systemPrompt(w)
+	system, notes := systemPrompt(w)
+	s.config.System, s.notes = system, append(s.notes, notes...)
 	s.config.MaxTurns = o.maxTurns
 	s.config.Build, s.config.Dir = Version(), w.Dir
 	return s, nil

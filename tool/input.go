@@ -49,13 +49,7 @@ func (s *schema) check(input jsontext.Value) (jsontext.Value, []string) {
 	if !ok {
 		return input, []string{"the input must be a JSON object but is " + kindOf(value)}
 	}
-	if dropNulls(s.root, object) {
-		b, err := json.Marshal(object, json.Deterministic(true))
-		if err != nil {
-			return input, []string{"the input cannot be written again: " + err.Error()}
-		}
-		input = b
-	}
+	input = dropNulls(s.root, object, input)
 	wrong := judge(nil, "", s.root, object)
 	if len(wrong) == 0 && s.resolved != nil {
 		// The rest of JSON Schema: bounds, patterns, alternatives.
@@ -68,16 +62,29 @@ func (s *schema) check(input jsontext.Value) (jsontext.Value, []string) {
 }
 
 // dropNulls removes null from optional fields that do not allow it: models that
-// were trained to fill in every field say so that there is nothing to say.
-func dropNulls(s *jsonschema.Schema, object map[string]any) (changed bool) {
+// were trained to fill in every field say so that there is nothing to say. The
+// other fields of the input stay as they were written, to the last digit.
+func dropNulls(s *jsonschema.Schema, object map[string]any, input jsontext.Value) jsontext.Value {
+	var raw map[string]jsontext.Value
 	for name, v := range object {
 		p := s.Properties[name]
-		if v == nil && p != nil && len(types(p)) > 0 && !slices.Contains(types(p), "null") && !slices.Contains(s.Required, name) {
-			delete(object, name)
-			changed = true
+		if v != nil || p == nil || len(types(p)) == 0 || slices.Contains(types(p), "null") || slices.Contains(s.Required, name) {
+			continue
 		}
+		if raw == nil && json.Unmarshal(input, &raw) != nil {
+			return input // cannot be: it was read before
+		}
+		delete(object, name)
+		delete(raw, name)
 	}
-	return changed
+	if raw == nil {
+		return input
+	}
+	b, err := json.Marshal(raw, json.Deterministic(true))
+	if err != nil {
+		return input
+	}
+	return b
 }
 
 // judge appends what is wrong with value at path to wrong: fields that are

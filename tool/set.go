@@ -14,8 +14,8 @@ import (
 )
 
 // Set is the tools that a model may call. Its Run is the one place where a call
-// becomes a result: nothing that a tool does, or fails to do, gets past it.
-// Change the fields before the first call only.
+// becomes a result: nothing that a tool does, or fails to do, gets past it. It is
+// safe for concurrent use; change the fields before the first call only.
 type Set struct {
 	// Spill is the folder for results that are too large for the model. If it
 	// is empty they are cut all the same, and what was cut is lost.

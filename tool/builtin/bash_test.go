@@ -97,6 +97,25 @@ func TestBashOutcomes(t *testing.T) {
 	}
 }
 
+// A command has its three descriptors and no other: nothing of ours to read.
+func TestBashInheritsNothing(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs /proc")
+	}
+	b := open(t)
+	f, err := os.Open(b.dir) // as a program may have many open
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if got := b.good("Bash", in{"command": "echo $(ls /proc/$$/fd)"}); got != "0 1 2 3" && got != "0 1 2" {
+		t.Errorf("descriptors %s", got)
+	}
+	if got := b.good("Bash", in{"command": "readlink /proc/$$/fd/0; env | grep -c GATE"}); !strings.HasPrefix(got, "/dev/null\n0") {
+		t.Errorf("%s", got)
+	}
+}
+
 func TestBashRefuses(t *testing.T) {
 	b := open(t)
 	wants(t, b.bad("Bash", in{"command": " "}), "empty")

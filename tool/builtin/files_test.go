@@ -250,6 +250,12 @@ func TestWrite(t *testing.T) {
 	wants(t, b.bad("Write", in{"file_path": "new", "content": "y"}), "folder")
 	wants(t, b.bad("Write", in{"file_path": "fresh/", "content": "y"}), "folder")
 	wants(t, b.bad("Write", in{"file_path": "locked/x", "content": "y"}), "not a directory")
+	b.file("marked", "\uFEFFa\r\nb\r\n")
+	b.good("Read", in{"file_path": "marked"})
+	b.good("Write", in{"file_path": "marked", "content": "c\nd\n"})
+	if got := b.content("marked"); got != "\uFEFFc\r\nd\r\n" {
+		t.Errorf("byte order mark and line ends: %q", got)
+	}
 	b.file("hollow", "")
 	b.good("Write", in{"file_path": "hollow", "content": "now full"})
 	noTemps(t, b.dir)

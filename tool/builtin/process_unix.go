@@ -31,7 +31,7 @@ const (
 // process group is known, and can be written down, before anything happens; and
 // if the line never comes, because this program died, nothing ever happens. It
 // is plain sh since bash would run $BASH_ENV before the line comes.
-const gate = `IFS= read -r go <&3 && exec 3<&- && exec "$@"`
+const gate = `IFS= read -r DARUMA_GATE <&3 && exec 3<&- && exec "$@"`
 
 // running is a started command.
 type running struct {
@@ -163,16 +163,27 @@ func (c *command) wait(ctx context.Context, exited <-chan struct{}, e *ending) {
 		case <-exited:
 			return
 		case <-ctx.Done():
-			e.cancelled = true
+			e.cancelled = !closed(exited)
 			return
 		case <-limit.C:
-			e.timedOut = true
+			e.timedOut = !closed(exited)
 			return
 		case <-tick.C:
 			if text := c.out.news(); text != "" && c.progress != nil {
 				c.progress(text)
 			}
 		}
+	}
+}
+
+// closed tells what came first when two things came at once: a command that has
+// done its work must not be called cut short.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

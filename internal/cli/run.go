@@ -1,15 +1,19 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/daruma-agent/daruma"
+	"github.com/daruma-agent/daruma/failure"
+	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/session"
 	"golang.org/x/term"
 )
@@ -68,7 +72,8 @@ func headless(w *world, o *options, s *setup) error {
 	if exit == exitOK {
 		return nil
 	}
-	return &exitError{exit, lastWords(result), s.goOnHint(result)}
+	what, step := ending(result)
+	return &exitError{exit, what, s.goOn(step)}
 }
 
 // callError turns an error of the call itself into an exit.
@@ -84,15 +89,42 @@ func lastWords(r *daruma.Result) string {
 	return r.Err().Error()
 }
 
-func (s *setup) goOnHint(r *daruma.Result) string {
-	hint := r.Next
-	if hint == "" {
-		hint = "go on"
+// steps are the words for what a person of this command can turn.
+var steps = map[failure.Kind]string{
+	failure.Auth:          "check ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, and ANTHROPIC_BASE_URL",
+	failure.ModelNotFound: "check --model or ANTHROPIC_MODEL, and ANTHROPIC_BASE_URL",
+	failure.Network:       "check the network, the proxy and ANTHROPIC_BASE_URL",
+	failure.Overloaded:    "try again later, or name other models with --fallback-model",
+}
+
+// ending says in two lines how a run ended that did not complete: what
+// happened, and what to do.
+func ending(r *daruma.Result) (what, step string) {
+	if r.Failure == nil {
+		return r.Err().Error(), r.Next
 	}
-	if s.path != "" {
-		hint += `: daruma -p --resume ` + s.session + ` "…"`
+	what = r.Failure.Text(false)
+	if at := strings.LastIndex(what, "; "); at >= 0 { // the words of a failure end with a step
+		what, step = what[:at], what[at+2:]
 	}
-	return hint
+	if own, ok := steps[r.Failure.Kind]; ok {
+		step = own
+	}
+	if r.Failure.Status >= 300 {
+		what += fmt.Sprintf(", HTTP %d", r.Failure.Status)
+	}
+	if r.Reason != loop.APIError {
+		what, step = string(r.Reason)+": "+what, cmp.Or(r.Next, step)
+	}
+	return what, step
+}
+
+// goOn adds to a step how the session goes on from where it stopped.
+func (s *setup) goOn(step string) string {
+	if s.path == "" {
+		return cmp.Or(step, "run it again")
+	}
+	return cmp.Or(step, "go on") + ": daruma -p --resume " + s.session
 }
 
 // onSignals makes the first Ctrl+C an interrupt that leaves a whole session and

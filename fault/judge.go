@@ -2,7 +2,6 @@ package fault
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -159,14 +158,14 @@ func hasType(v any, want string) bool {
 	return ok
 }
 
-var toolNamePattern = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
+var toolNamePattern = pattern(`^[a-zA-Z0-9_-]{1,128}$`)
 
 func (j *judge) tools() {
 	seen := map[string]bool{}
 	for i, t := range j.q.tools {
 		own := t.kind == "" || t.kind == "custom"
-		if !toolNamePattern.MatchString(t.name) {
-			j.add("tool-name", "tools.%d.custom.name: String should match pattern '%s'", i, toolNamePattern)
+		if !toolNamePattern().MatchString(t.name) {
+			j.add("tool-name", "tools.%d.custom.name: String should match pattern '%s'", i, toolNamePattern())
 		}
 		if seen[t.name] {
 			j.add("tool-name", "tools: Tool names must be unique.")

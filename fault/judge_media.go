@@ -3,7 +3,6 @@ package fault
 import (
 	"bytes"
 	"encoding/base64"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -118,14 +117,14 @@ func (j *judge) medium(b block) {
 	}
 }
 
-var pagePattern = regexp.MustCompile(`/Type\s*/Page\b[^s]`)
+var pagePattern = pattern(`/Type\s*/Page\b[^s]`)
 
 func (j *judge) document(at string, data []byte) {
 	limit := j.limits.pages
 	if limit == 0 {
 		limit = defaultPages
 	}
-	if n := len(pagePattern.FindAllIndex(data, -1)); n > limit {
+	if n := len(pagePattern().FindAllIndex(data, -1)); n > limit {
 		j.add("media-pages", "%s.data: A maximum of %d PDF pages may be provided.", strings.Replace(at, "document", "pdf", 1), limit)
 	}
 }

@@ -106,7 +106,7 @@ func (j *judge) callShape(role string, b block) {
 	if role != "assistant" {
 		j.add("block-place", "%s: `%s` blocks can only be in `assistant` messages", b.at, b.kind)
 	}
-	if !toolNamePattern.MatchString(str(b.m, "id")) {
+	if !toolNamePattern().MatchString(str(b.m, "id")) {
 		j.add("call-id", "%s.%s.id: String should match pattern '^[a-zA-Z0-9_-]+$'", b.at, b.kind)
 	}
 	if str(b.m, "name") == "" {

@@ -2,7 +2,6 @@ package fault
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -152,7 +151,7 @@ func (q *request) continued(m *memory) (a *answer, from int) {
 	if !q.looksContinued() || q.purpose == "compact" {
 		return nil, 0
 	}
-	if redoPattern.MatchString(q.lastTurn().text()) {
+	if redoPattern().MatchString(q.lastTurn().text()) {
 		return m.cutCall(), 0
 	}
 	// An answer may have been cut several times: join the pieces while what stands between them asks
@@ -167,7 +166,7 @@ func (q *request) continued(m *memory) (a *answer, from int) {
 			}
 			continue
 		}
-		if !continuePattern.MatchString(t.text()) {
+		if !continuePattern().MatchString(t.text()) {
 			break
 		}
 	}
@@ -268,14 +267,14 @@ func headAndTail(s string, chars int) string {
 	return string(runes[:chars/2]) + "\n[…]\n" + string(runes[len(runes)-chars/2:])
 }
 
-var listedCall = regexp.MustCompile(`(?m)^\s*- (?:called )?([A-Za-z0-9_-]+) (\{.*)$`)
+var listedCall = pattern(`(?m)^\s*- (?:called )?([A-Za-z0-9_-]+) (\{.*)$`)
 
 // summarisedCalls reads back the calls that a summary has listed: one of ours, or one by a client that
 // lists a call in a line of its own.
 func (q *request) summarisedCalls() []toolCall {
 	var out []toolCall
 	for _, text := range q.texts("user") {
-		for _, m := range listedCall.FindAllStringSubmatch(text, -1) {
+		for _, m := range listedCall().FindAllStringSubmatch(text, -1) {
 			out = append(out, toolCall{name: m[1], input: m[2]})
 		}
 	}

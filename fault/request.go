@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -270,18 +271,24 @@ func compactJSON(v any) string {
 }
 
 var (
-	compactPattern  = regexp.MustCompile(`(?i)(summar(y|ize|ise)|compact|condense)[^.\n]{0,120}\b(conversation|session|history|dialog|transcript|so far|work)\b`)
-	titlePattern    = regexp.MustCompile(`(?i)\b(title|topic)\b`)
-	redoPattern     = regexp.MustCompile(`(?i)\b(tool )?call\b[^.\n]{0,60}\b(cut off|cut|truncated|incomplete|not run|not executed)\b[^\n]{0,80}\b(again|smaller|retry|repeat)`)
+	compactPattern  = pattern(`(?i)(summar(y|ize|ise)|compact|condense)[^.\n]{0,120}\b(conversation|session|history|dialog|transcript|so far|work)\b`)
+	titlePattern    = pattern(`(?i)\b(title|topic)\b`)
+	redoPattern     = pattern(`(?i)\b(tool )?call\b[^.\n]{0,60}\b(cut off|cut|truncated|incomplete|not run|not executed)\b[^\n]{0,80}\b(again|smaller|retry|repeat)`)
 	continuePattern = nearby(`\b(continue|resume|carry on|go on|pick up|proceed|keep going)\b`,
 		`(cut off|was cut|were cut|truncat|interrupted|token limit|length limit|output limit|max_tokens|left off|stopped|exactly where|where you|mid-(sentence|thought|response)|last (character|word))`)
 )
 
+// pattern compiles a regular expression at its first use: most processes that link this package never
+// serve a request.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
+
 // nearby matches two things that stand close together, in either order: a long text that holds them far
 // apart, such as a summary, is about something else.
-func nearby(a, b string) *regexp.Regexp {
+func nearby(a, b string) func() *regexp.Regexp {
 	const between = `.{0,120}?`
-	return regexp.MustCompile(`(?is)` + a + between + b + `|` + b + between + a)
+	return pattern(`(?is)` + a + between + b + `|` + b + between + a)
 }
 
 // guessPurpose says what a request is for: what the client declares, or what its words look like.
@@ -291,11 +298,11 @@ func guessPurpose(q *request) string {
 	}
 	last := q.lastTurn()
 	switch {
-	case last.role == "user" && compactPattern.MatchString(last.text()) && !beginsTask(q, last):
+	case last.role == "user" && compactPattern().MatchString(last.text()) && !beginsTask(q, last):
 		return "compact"
 	case strings.Contains(strings.ToLower(q.system), "summarizing conversations"):
 		return "compact"
-	case len(q.tools) == 0 && (titlePattern.MatchString(q.system) || titlePattern.MatchString(last.text())):
+	case len(q.tools) == 0 && (titlePattern().MatchString(q.system) || titlePattern().MatchString(last.text())):
 		return "title"
 	}
 	return "main"
@@ -314,5 +321,5 @@ func (q *request) looksContinued() bool {
 	if last.role != "user" {
 		return false
 	}
-	return continuePattern.MatchString(text) || redoPattern.MatchString(text)
+	return continuePattern().MatchString(text) || redoPattern().MatchString(text)
 }

@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"regexp"
 	"strings"
 	"time"
 )
@@ -21,12 +20,12 @@ var builtinHoles = map[string]bool{
 	"tokens": true, "http-date": true, "rfc3339": true, "unix": true,
 }
 
-var holePattern = regexp.MustCompile(`\$?\$\{([^}]*)\}`)
+var holePattern = pattern(`\$?\$\{([^}]*)\}`)
 
 // newTemplate splits text into parts. It returns the first hole that known does not name.
 func newTemplate(text string, known map[string]bool) (t template, unknown string) {
 	last := 0
-	for _, m := range holePattern.FindAllStringSubmatchIndex(text, -1) {
+	for _, m := range holePattern().FindAllStringSubmatchIndex(text, -1) {
 		if strings.HasPrefix(text[m[0]:], "$$") {
 			t = append(t, templatePart{text: text[last:m[0]] + text[m[0]+1:m[1]]})
 			last = m[1]

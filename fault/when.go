@@ -68,7 +68,7 @@ func (s *scene) narrow(keep func(toolResult) bool) bool {
 	return len(s.focus) > 0
 }
 
-var cwdPattern = regexp.MustCompile(`(?i)(?:working|current|project) directory[^\n/]{0,40}(/[^\s<>"'` + "`" + `]*)|<cwd>\s*(/[^\s<]*)|\bcwd[:=]\s*(/[^\s<>"']*)`)
+var cwdPattern = pattern(`(?i)(?:working|current|project) directory[^\n/]{0,40}(/[^\s<>"'` + "`" + `]*)|<cwd>\s*(/[^\s<]*)|\bcwd[:=]\s*(/[^\s<>"']*)`)
 
 // hole fills one hole of a template.
 func (s *scene) hole(p templatePart) string {
@@ -78,7 +78,7 @@ func (s *scene) hole(p templatePart) string {
 	switch p.text {
 	case "cwd":
 		for _, text := range append([]string{s.req.system}, s.req.texts("user")...) {
-			if m := cwdPattern.FindStringSubmatch(text); m != nil {
+			if m := cwdPattern().FindStringSubmatch(text); m != nil {
 				return strings.TrimRight(m[1]+m[2]+m[3], ".,;")
 			}
 		}

@@ -1,0 +1,53 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// BenchmarkStart measures the real binary from exec to the first byte of its
+// first request, and its largest memory. The answer is a final error, so the
+// process ends at once.
+func BenchmarkStart(b *testing.B) {
+	binary := filepath.Join(b.TempDir(), "daruma")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		b.Fatalf("build: %v\n%s", err, out)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	arrived := make(chan time.Time, 1)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived <- time.Now()
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, `{"type":"error","error":{"type":"invalid_request_error","message":"enough"}}`)
+	})}
+	go server.Serve(l)
+	defer server.Close()
+	dir, state := b.TempDir(), b.TempDir()
+	var total time.Duration
+	var memory int64
+	for b.Loop() {
+		cmd := exec.Command(binary, "-p", "hello")
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "ANTHROPIC_BASE_URL=http://"+l.Addr().String(), "ANTHROPIC_API_KEY=any", "XDG_STATE_HOME="+state)
+		began := time.Now()
+		_ = cmd.Run() // it fails: see above
+		total += (<-arrived).Sub(began)
+		if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+			memory = max(memory, usage.Maxrss)
+		}
+	}
+	b.ReportMetric(float64(total.Microseconds())/1000/float64(b.N), "ms-to-request")
+	b.ReportMetric(float64(memory)/1024, "MB-max")
+}

@@ -52,9 +52,6 @@ func (w *Workspace) runEdit(_ context.Context, _ tool.Call, in editInput) tool.R
 	if err != nil {
 		return failure("edit", in.Path, err)
 	}
-	if in.Old == in.New && in.Old != "" {
-		return failure("edit", in.Path, refuse(ClassNoMatch, "old_string and new_string are the same; nothing was changed"))
-	}
 	b, info, err := p.load()
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && in.Old == "":
@@ -95,6 +92,9 @@ func (w *Workspace) runEdit(_ context.Context, _ tool.Call, in editInput) tool.R
 func substitute(content, old, text string, all bool) (result, where string, err error) {
 	old = strings.ReplaceAll(old, "\r\n", "\n")
 	text = strings.ReplaceAll(text, "\r\n", "\n")
+	if old == text {
+		return "", "", refuse(ClassNoMatch, "old_string and new_string are the same; nothing was changed")
+	}
 	if mostlyCRLF(content) {
 		text = strings.ReplaceAll(text, "\n", "\r\n")
 	}

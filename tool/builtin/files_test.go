@@ -338,6 +338,7 @@ func TestEditErrors(t *testing.T) {
 	b.good("Read", in{"file_path": "f.go"})
 	before := b.content("f.go")
 	wants(t, try("return", "return"), "the same")
+	wants(t, try("func main() {\r\n", "func main() {\n"), "the same")
 	wants(t, try("", "x"), "not empty")
 	wants(t, try("\treturn\n", "x"), "2 times, at lines 5, 8", "replace_all")
 	wants(t, try("func main() {\n    fmt", "x"), "lines 3 to 4", "indentation", "\tfmt.Println")
@@ -364,6 +365,7 @@ func TestMemory(t *testing.T) {
 	}
 	b.good("Edit", in{"file_path": "b", "old_string": "x", "new_string": "y"})
 	b.good("Read", in{"file_path": "a"})
+	b.good("Write", in{"file_path": "a", "content": "x\n"}) // changes nothing
 	if diff := cmp.Diff([]File{{"c", false}, {"b", true}, {"a", false}}, b.Files()); diff != "" {
 		t.Error(diff)
 	}

@@ -44,7 +44,7 @@ func (w *Workspace) write() tool.Tool {
 	}
 }
 
-func (w *Workspace) runWrite(_ context.Context, _ tool.Call, in writeInput) tool.Result {
+func (w *Workspace) runWrite(_ context.Context, call tool.Call, in writeInput) tool.Result {
 	w.editing.Lock()
 	defer w.editing.Unlock()
 	p, err := w.writable(in.Path)
@@ -60,7 +60,8 @@ func (w *Workspace) runWrite(_ context.Context, _ tool.Call, in writeInput) tool
 	}
 	content := alike(in.Content, string(old))
 	if content == string(old) {
-		w.memory.changed(p, sha256.Sum256(old), true)
+		n := lineCount(content)
+		w.memory.read(p, sha256.Sum256(old), n, span{call.ID, 1, n}) // the model knows it, having said it
 		return tool.Text(p.shown + " has this content already; nothing had to be changed")
 	}
 	if len(old) > 0 {
@@ -91,7 +92,7 @@ func (w *Workspace) create(op string, p place, path, content string) tool.Result
 	}
 	w.memory.changed(p, sha256.Sum256([]byte(content)), true)
 	hunks := patch("", content)
-	r := tool.Text(fmt.Sprintf("Created %s (%s)", p.shown, plural(len(trimEmpty(strings.SplitAfter(content, "\n"))), "line", "lines")))
+	r := tool.Text(fmt.Sprintf("Created %s (%s)", p.shown, plural(lineCount(content), "line", "lines")))
 	r.Output = WriteOutput{Type: "create", Path: p.shown, Content: content, Patch: hunks}
 	return r
 }
@@ -121,6 +122,9 @@ func alike(content, old string) string {
 	}
 	return content
 }
+
+// lineCount counts lines as Read does: a last one without an end counts too.
+func lineCount(text string) int { return len(trimEmpty(strings.SplitAfter(text, "\n"))) }
 
 func mostlyCRLF(text string) bool {
 	return 2*strings.Count(text, "\r\n") > strings.Count(text, "\n")

@@ -3,7 +3,8 @@
 //
 // [Next] is pure: policy, state and facts in, a verdict out. A wait is a range,
 // so that chance stays with the caller, who also sleeps. Only this layer
-// repeats requests; every retry below it is off.
+// repeats requests; every retry below it is off. What it does with a failure,
+// step by step, tells [Plan]; the whole of it is in testdata/verdicts.txt.
 package retry
 
 import (
@@ -13,51 +14,19 @@ import (
 	"github.com/daruma-agent/daruma/model"
 )
 
-// Policy is the patience of a run, as data.
-type Policy struct {
-	Retries   int           // waits before giving up: 10 retries are 11 tries (R01)
-	Base      time.Duration // first wait (R02)
-	Cap       time.Duration // longest wait without a hint (R02)
-	Jitter    float64       // share of the wait that chance may add; it never takes away
-	HintLimit time.Duration // a longer hint ends a run at once with the time to come back
-	Total     time.Duration // all waits of a request together; zero: no limit but Retries
-
-	Handover  int // consecutive overloads after which another model is due (R20)
-	Stalls    int // re-sends after a silent stream, outside Retries (R25)
-	Thoughts  int // re-sends after a break behind finished thinking (R25)
-	Refreshes int // times that credentials are renewed
-
-	// Unattended waits for what passes by itself (R16), within its own caps.
-	Unattended        bool
-	UnattendedRetries int           // for failures that are not of capacity
-	UnattendedCap     time.Duration // longest wait without a hint
-	WaitLimit         time.Duration // longest single wait, whatever the hint
-	TotalLimit        time.Duration // all waits of a run together
-	Heartbeat         time.Duration // a wait is cut into slices of this length (R17)
-}
-
-// Default is the patience of R01, R02, R16 and R17.
-func Default() Policy {
-	return Policy{
-		Retries: 10, Base: 500 * time.Millisecond, Cap: 32 * time.Second, Jitter: 0.25,
-		HintLimit: time.Minute,
-		Handover:  3, Stalls: 1, Thoughts: 2, Refreshes: 1,
-		UnattendedRetries: 300, UnattendedCap: 5 * time.Minute,
-		WaitLimit: 6 * time.Hour, TotalLimit: 24 * time.Hour,
-		Heartbeat: 30 * time.Second,
-	}
-}
-
 // State counts the tries of one request. The zero State is a fresh request.
 type State struct {
 	Tries     int // failed tries so far
 	Waits     int // of them, those that cost a retry
-	Overloads int // consecutive
+	Overloads int // consecutive, as far as they matter
 	Stalls    int
 	Thoughts  int
 	Refreshes int
 	Clamped   int           // the max_tokens that was last clamped to; 0: never
-	Waited    time.Duration // together
+	Slow      bool          // fast mode was left: the rest is asked at normal speed
+	Once      bool          // handed over with [Verdict.Once]: a server error here is final
+	Waited    time.Duration // together; the caller adds what it waited
+	Before    time.Duration // waited for earlier requests of the same run
 }
 
 // Facts is what is known of the try that failed.
@@ -65,10 +34,12 @@ type Facts struct {
 	Failure   *failure.Error
 	Progress  model.Progress
 	Source    model.Source
-	MaxTokens int  // that were asked for
-	Budget    int  // thinking budget within them
-	Fallback  bool // another model is left to hand over to
-	Refresh   bool // credentials can be renewed
+	MaxTokens int    // that were asked for
+	Budget    int    // thinking budget within them
+	Fallback  bool   // another model is left to hand over to
+	Refresh   bool   // credentials can be renewed
+	Fast      bool   // the faster variant of the model was asked for
+	FastOff   string // the server's reason why fast mode is closed to the account (R13)
 }
 
 // Do is what a verdict says.
@@ -76,39 +47,66 @@ type Do string
 
 // The verdicts.
 const (
-	Wait     Do = "wait"     // send the same request again after Min to Max
-	Refresh  Do = "refresh"  // renew the credentials, then send at once
-	Clamp    Do = "clamp"    // send at once with MaxTokens
-	HandOver Do = "handover" // another model may do it: layer 3 decides
-	GiveUp   Do = "give_up"  // the failure stands: layer 3 decides
+	Wait      Do = "wait"       // send the same request again after Min to Max
+	Ask       Do = "ask"        // a person chooses: wait Min to Max, take another model, or stop
+	Refresh   Do = "refresh"    // renew the credentials, then send at once
+	Clamp     Do = "clamp"      // send at once with MaxTokens
+	LeaveFast Do = "leave_fast" // send at once at normal speed; see [Speed]
+	HandOver  Do = "handover"   // another model may do it: layer 3 decides
+	GiveUp    Do = "give_up"    // the failure stands: layer 3 decides
 )
+
+// Ends reports whether nothing more is sent to this model for the request.
+func (d Do) Ends() bool { return d == HandOver || d == GiveUp }
 
 // Verdict is the decision, with the rule that made it.
 type Verdict struct {
 	Do        Do
-	Min, Max  time.Duration // of Wait; chance picks in between
+	Min, Max  time.Duration // of Wait and Ask; chance picks in between
 	MaxTokens int           // of Clamp
 	DropPool  bool          // close idle connections first (R10)
 	Attempt   int           // which retry this is, from 1
-	Of        int           // how many there can be
-	Rule      string        // why, as a name
+	Of        int           // how many there can be; 0: time is the limit
+	Rule      string        // which rule, as a name
+	Why       string        // the reason of the rule, in a sentence
 	Overflow  bool          // of GiveUp: no clamp fits, so this is an overflow
-	Later     time.Duration // of GiveUp: when it is worth trying again, if the server said so
+	Once      bool          // of HandOver: the next model is asked once (R92); see [State]
+	Later     time.Duration // of GiveUp and Ask: when it is worth trying again, if the server said so
+	Cooldown  time.Duration // of LeaveFast: how long fast mode stays off
+	FastOff   string        // of LeaveFast: why it stays off for the session
 }
 
 // Next decides about the try that facts describe.
 func Next(p Policy, s State, f Facts) (State, Verdict) {
 	s.Tries++
+	f.Fast = f.Fast && !s.Slow
 	if f.Failure.Kind == failure.Overloaded {
-		s.Overloads++
+		s.Overloads = min(s.Overloads+1, p.Handover)
 	} else {
 		s.Overloads = 0 // consecutive means consecutive
 	}
-	for _, rule := range rules {
-		if v, decided := rule.decide(p, &s, f); decided {
-			v.Rule = rule.name
-			return s, v
+	for i := 0; ; i++ { // the last rule decides about everything
+		if v, decided := rules[i].decide(p, &s, f); decided {
+			v.Rule, v.Why = rules[i].name, rules[i].why
+			return s, settle(v, f)
 		}
 	}
-	return s, Verdict{Do: GiveUp, Rule: "final"}
+}
+
+// settle completes what the rule could not know: what ends on this model can
+// go on with another, and what ends may be worth another visit.
+func settle(v Verdict, f Facts) Verdict {
+	e := f.Failure
+	if (v.Do == GiveUp || v.Do == Ask) && e.Hint.Given && e.Retry != failure.RetryNo {
+		v.Later = e.Hint.After
+	}
+	if (v.Do == GiveUp || v.Do == Ask) && f.Fallback && !Background(f.Source) {
+		switch e.Kind {
+		case failure.Overloaded:
+			return Verdict{Do: HandOver, Rule: v.Rule, Why: v.Why}
+		case failure.ServerError:
+			return Verdict{Do: HandOver, Once: true, Rule: v.Rule, Why: v.Why}
+		}
+	}
+	return v
 }

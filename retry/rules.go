@@ -1,7 +1,8 @@
 package retry
 
 import (
-	"time"
+	"errors"
+	"syscall"
 
 	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/model"
@@ -15,79 +16,47 @@ var background = map[model.Source]bool{model.Title: true}
 // Background reports whether nobody waits for requests of source.
 func Background(source model.Source) bool { return background[source] }
 
-// rule is one branch of the decision; the first that decides wins.
+// rule is one branch of the decision.
 type rule struct {
 	name   string
+	why    string
 	decide func(Policy, *State, Facts) (Verdict, bool)
 }
 
+// rules is the whole decision: the first rule that decides wins, the last one
+// decides about everything.
 var rules = []rule{
-	// Cancelled by the caller: nothing to repeat.
-	{"aborted", giveUpOn(failure.Aborted)},
-	// Too much output room: less of it is another request, so no wait.
-	{"clamp_max_tokens", clamp},
-	// An expired login is cured by a new one, once; after that it is refused.
-	{"refresh_credentials", refresh},
-	// Nobody waits for the answer, and each retry feeds the overload.
-	{"background_overload", backgroundOverload},
-	// Another model is free while this one is not, or is there while this one is not.
-	{"hand_over", handOver},
-	// The server says that repeating is useless, or the kind says it.
-	{"never", never},
-	// Silence has its own small budget: a stall costs minutes, not seconds.
-	{"stall", stall},
-	// After finished thinking a break is repeated quickly, and rarely.
-	{"after_thinking", afterThinking},
-	// A wait longer than anyone sits through ends the run with the time.
-	{"hint_too_long", hintTooLong},
-	{"budget", budget},
-	{"backoff", backoff},
+	{"aborted", "the caller cancelled", aborted},
+	{"clamp_max_tokens", "less output room is another request, so it is sent at once", clamp},
+	{"refresh_credentials", "an expired login is cured by a new one; after that it is refused", refresh},
+	{"background_overload", "nobody waits for the answer, and each retry feeds the overload", backgroundOverload},
+
+	{"fast_off", "fast mode is closed to this account: normal speed for the session", fastOff},
+	{"fast_unpaid", "fast mode is out of credits: normal speed for this request", fastUnpaid},
+	{"fast_wait", "a short wait at full speed keeps the prompt cache warm", fastWait},
+	{"fast_cooldown", "fast mode is short of room for longer: normal speed until it has cooled down", fastCooldown},
+
+	{"overloaded_again", "another model has room while this one has none", overloadedAgain},
+	{"model_missing", "another model is there while this one is not", modelMissing},
+	{"server_forbids", "the server says that repeating is useless", serverForbids},
+	{"never", "repeating never cures this kind of failure", never},
+	{"asked_once", "a model that stands in for a broken one is asked once", askedOnce},
+
+	{"stall", "silence costs minutes, not seconds: it has its own small budget", stall},
+	{"after_thinking", "finished thinking is dear: a break behind it is repeated quickly, and rarely", afterThinking},
+	{"budget", "the retries are used up", budget},
+	{"hint_too_long", "the server asks for a longer wait than is granted", hintTooLong},
+	{"out_of_time", "the next wait would go over the time for all waits together", outOfTime},
+	{"server_hint", "the server names the time", serverHint},
+	{"backoff", "it may pass by itself", backoff},
 }
 
-func giveUpOn(kinds ...failure.Kind) func(Policy, *State, Facts) (Verdict, bool) {
-	return func(_ Policy, _ *State, f Facts) (Verdict, bool) {
-		for _, k := range kinds {
-			if f.Failure.Kind == k {
-				return Verdict{Do: GiveUp}, true
-			}
-		}
-		return Verdict{}, false
-	}
+func aborted(_ Policy, _ *State, f Facts) (Verdict, bool) {
+	return Verdict{Do: GiveUp}, f.Failure.Kind == failure.Aborted
 }
 
-// Clamp constants (R14).
-const (
-	clampMargin = 1000 // tokens kept free: the two sides count differently
-	clampFloor  = 3000 // below this an answer is not worth its request
-)
-
-// clamp lowers max_tokens so that input and output fit the window together
-// (R14). When no reduction can fit, or a second one would not be lower, the
-// history is what is too long.
-func clamp(_ Policy, s *State, f Facts) (Verdict, bool) {
-	if f.Failure.Kind != failure.MaxTokensOverflow {
-		return Verdict{}, false
-	}
-	n := f.Failure.Numbers
-	asked := f.MaxTokens
-	if s.Clamped > 0 {
-		asked = min(asked, s.Clamped)
-	}
-	room := asked / 2 // no usable numbers: halve
-	switch {
-	case n.InputTokens > 0 && n.Limit > 0:
-		room = n.Limit - n.InputTokens - clampMargin
-	case n.Limit > 0 && n.Limit < asked && n.MaxTokens > 0:
-		room = n.Limit // the model's own cap on output
-	}
-	floor := max(clampFloor, f.Budget+1)
-	if n.InputTokens > 0 && room < floor || room >= asked || room < 1 {
-		return Verdict{Do: GiveUp, Overflow: true}, true
-	}
-	s.Clamped = max(room, min(floor, asked-1))
-	return Verdict{Do: Clamp, MaxTokens: s.Clamped}, true
-}
-
+// refresh renews credentials (R15): a 401, and a 403 of a revoked login, which
+// is of the same kind.
 func refresh(p Policy, s *State, f Facts) (Verdict, bool) {
 	if f.Failure.Kind != failure.Auth || !f.Refresh || s.Refreshes >= p.Refreshes {
 		return Verdict{}, false
@@ -100,50 +69,65 @@ func backgroundOverload(_ Policy, _ *State, f Facts) (Verdict, bool) {
 	return Verdict{Do: GiveUp}, f.Failure.Kind == failure.Overloaded && Background(f.Source)
 }
 
-// handOver leaves to layer 3 what another model can cure (R20, R92): repeated
-// overload and a missing model. Never a rate limit, login, money, size or
-// transport: another model would fail on the same.
-func handOver(p Policy, s *State, f Facts) (Verdict, bool) {
-	if !f.Fallback {
-		return Verdict{}, false
-	}
-	switch f.Failure.Kind {
-	case failure.Overloaded:
-		return Verdict{Do: HandOver}, s.Overloads >= p.Handover
-	case failure.ModelNotFound:
-		return Verdict{Do: HandOver}, true
-	case failure.ServerError:
-		// A server error that may not be repeated is final on this model only.
-		return Verdict{Do: HandOver}, f.Failure.Retry == failure.RetryNo || s.Waits >= p.Retries
-	}
-	return Verdict{}, false
+// overloadedAgain and modelMissing leave to layer 3 what another model can
+// cure (R20, R92). A rate limit, login, money, size or transport it cannot:
+// another model would fail on the same.
+func overloadedAgain(p Policy, s *State, f Facts) (Verdict, bool) {
+	again := f.Failure.Kind == failure.Overloaded && s.Overloads >= p.Handover
+	return Verdict{Do: HandOver}, again && f.Fallback
+}
+
+func modelMissing(_ Policy, _ *State, f Facts) (Verdict, bool) {
+	return Verdict{Do: HandOver}, f.Failure.Kind == failure.ModelNotFound && f.Fallback
+}
+
+func serverForbids(_ Policy, _ *State, f Facts) (Verdict, bool) {
+	return Verdict{Do: GiveUp}, f.Failure.Hint.ShouldRetry == "false"
 }
 
 // never holds what no repetition cures (R06, R08).
-func never(_ Policy, _ *State, f Facts) (Verdict, bool) {
+func never(p Policy, _ *State, f Facts) (Verdict, bool) {
 	e := f.Failure
-	if e.Hint.ShouldRetry == "false" {
-		return Verdict{Do: GiveUp, Later: e.Hint.After}, true
-	}
+	asked := e.Hint.ShouldRetry == "true"
+	hopeless := true
 	switch e.Kind {
 	case failure.Overloaded, failure.RateLimit, failure.ServerError, failure.Timeout, failure.Network:
-		return Verdict{Do: GiveUp, Later: e.Hint.After}, e.Retry == failure.RetryNo
+		hopeless = e.Retry == failure.RetryNo && !asked
+	case failure.QuotaExhausted:
+		hopeless = !comesBack(p, e)
+	case failure.Billing:
+		// One bill passes by itself: a charge that is being settled.
+		hopeless = e.Retry != failure.RetryYes && e.Retry != failure.RetryAfter
 	case failure.InvalidRequest, failure.Unknown:
 		// The server knows better what it means by these (R09).
-		return Verdict{Do: GiveUp}, e.Hint.ShouldRetry != "true"
+		hopeless = !asked
 	}
-	return Verdict{Do: GiveUp, Later: e.Hint.After}, true
+	return Verdict{Do: GiveUp}, hopeless
 }
 
+// comesBack reports whether an allowance is there again at a time that is
+// known, or, for those who have the time to look, after a window with a name.
+func comesBack(p Policy, e *failure.Error) bool {
+	told := e.Retry == failure.RetryAfter && e.Hint.Given
+	return told || p.Unattended && !e.Numbers.NoAllowance && (e.Retry == failure.RetryAfter || e.Numbers.QuotaWindow != "")
+}
+
+func askedOnce(_ Policy, s *State, f Facts) (Verdict, bool) {
+	return Verdict{Do: GiveUp}, s.Once && f.Failure.Kind == failure.ServerError
+}
+
+// stall sends again at once: the silence was the wait. The connection is not
+// trusted, though nothing broke it. With nobody there to see the run end, a
+// stall beyond the budget is a failure like others.
 func stall(p Policy, s *State, f Facts) (Verdict, bool) {
-	if f.Failure.Kind != failure.Timeout || !f.Failure.Stalled {
+	switch {
+	case f.Failure.Kind != failure.Timeout || !f.Failure.Stalled:
 		return Verdict{}, false
+	case s.Stalls < p.Stalls:
+		s.Stalls++
+		return Verdict{Do: Wait, Attempt: s.Stalls, Of: p.Stalls, DropPool: true}, true
 	}
-	if s.Stalls >= p.Stalls && !p.Unattended {
-		return Verdict{Do: GiveUp}, true
-	}
-	s.Stalls++
-	return Verdict{Do: Wait, Attempt: s.Stalls, Of: p.Stalls, DropPool: true}, true
+	return Verdict{Do: GiveUp}, !p.Unattended
 }
 
 func afterThinking(p Policy, s *State, f Facts) (Verdict, bool) {
@@ -153,60 +137,59 @@ func afterThinking(p Policy, s *State, f Facts) (Verdict, bool) {
 	if s.Thoughts >= p.Thoughts {
 		return Verdict{Do: GiveUp}, true
 	}
+	least, most := p.pause(State{Waited: s.Waited}, &failure.Error{})
+	if left, limited := p.left(*s); limited && least > left {
+		return Verdict{}, false
+	}
 	s.Thoughts++
-	return Verdict{Do: Wait, Min: p.Base, Max: p.Base + p.jitter(p.Base), Attempt: s.Thoughts, Of: p.Thoughts, DropPool: true}, true
-}
-
-func hintTooLong(p Policy, _ *State, f Facts) (Verdict, bool) {
-	limit := p.HintLimit
-	if p.Unattended {
-		limit = p.WaitLimit
-	}
-	return Verdict{Do: GiveUp, Later: f.Failure.Hint.After}, f.Failure.Hint.Given && f.Failure.Hint.After > limit
-}
-
-// retries is how many waits the failure is worth.
-func (p Policy) retries(k failure.Kind) int {
-	switch {
-	case !p.Unattended:
-		return p.Retries
-	case k == failure.Overloaded || k == failure.RateLimit:
-		return 1 << 20 // bounded by the total time alone
-	}
-	return p.UnattendedRetries
-}
-
-func budget(p Policy, s *State, f Facts) (Verdict, bool) {
-	total := p.Total
-	if p.Unattended {
-		total = p.TotalLimit
-	}
-	over := s.Waits >= p.retries(f.Failure.Kind) || total > 0 && s.Waited >= total
-	return Verdict{Do: GiveUp, Later: f.Failure.Hint.After}, over
-}
-
-// backoff waits: exponential, at least what the server asks for, and chance
-// only adds (R02, R03).
-func backoff(p Policy, s *State, f Facts) (Verdict, bool) {
-	longest := p.Cap
-	if p.Unattended {
-		longest = p.UnattendedCap
-	}
-	low := p.Base << min(s.Waits, 20)
-	if low > longest || low <= 0 {
-		low = longest
-	}
-	if h := f.Failure.Hint; h.Given {
-		low = max(low, h.After)
-	}
-	s.Waits++
-	of := p.retries(f.Failure.Kind)
 	return Verdict{
-		Do: Wait, Min: low, Max: low + p.jitter(low), Attempt: s.Waits, Of: of,
-		DropPool: f.Failure.Kind == failure.Network,
+		Do: Wait, Min: least, Max: most, Attempt: s.Thoughts, Of: p.Thoughts, DropPool: stale(f.Failure),
 	}, true
 }
 
-func (p Policy) jitter(wait time.Duration) time.Duration {
-	return time.Duration(float64(wait) * p.Jitter)
+func budget(p Policy, s *State, f Facts) (Verdict, bool) {
+	return Verdict{Do: GiveUp}, s.Waits >= p.retries(f.Failure.Kind)
+}
+
+func hintTooLong(p Policy, s *State, f Facts) (Verdict, bool) {
+	h := f.Failure.Hint
+	if !h.Given || h.After <= p.longestHint(*s) {
+		return Verdict{}, false
+	}
+	if !p.Interactive {
+		return Verdict{Do: GiveUp}, true
+	}
+	v := p.wait(s, f)
+	v.Do = Ask
+	return v, true
+}
+
+func outOfTime(p Policy, s *State, f Facts) (Verdict, bool) {
+	least, _ := p.pause(*s, f.Failure)
+	left, limited := p.left(*s)
+	return Verdict{Do: GiveUp}, limited && least > left
+}
+
+func serverHint(p Policy, s *State, f Facts) (Verdict, bool) {
+	if h := f.Failure.Hint; !h.Given || h.After < p.own(*s, f.Failure.Kind) {
+		return Verdict{}, false
+	}
+	return p.wait(s, f), true
+}
+
+func backoff(p Policy, s *State, f Facts) (Verdict, bool) { return p.wait(s, f), true }
+
+// wait takes one retry from the budget.
+func (p Policy) wait(s *State, f Facts) Verdict {
+	least, most := p.pause(*s, f.Failure)
+	s.Waits++
+	return Verdict{
+		Do: Wait, Min: least, Max: most, Attempt: s.Waits, Of: p.of(f.Failure.Kind), DropPool: stale(f.Failure),
+	}
+}
+
+// stale reports whether the pool may hold more connections like the one that
+// broke (R10): a peer that resets one has mostly forgotten the others too.
+func stale(e *failure.Error) bool {
+	return e.Kind == failure.Network && (errors.Is(e, syscall.ECONNRESET) || errors.Is(e, syscall.EPIPE))
 }

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"runtime/debug"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -63,6 +65,9 @@ func Version() string {
 // Main runs the command and returns its exit code. Every non-zero exit has
 // said on stderr what went wrong and what to do.
 func Main(w world) int {
+	// A pipe that nobody reads any more is an error of the write that met it.
+	// It must not end a run in the middle of its work.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	cmd := root(&w)
 	cmd.SetArgs(w.Args)
 	cmd.SetIn(w.Stdin)

@@ -33,6 +33,7 @@ type setup struct {
 	workspace *builtin.Workspace
 	session   string
 	path      string // of the journal; empty without one
+	scratch   string // folder for large outputs that goes with the run; may be empty
 	notes     []string
 }
 
@@ -42,6 +43,9 @@ func (s *setup) close() {
 	}
 	if s.workspace != nil {
 		s.workspace.Close()
+	}
+	if s.scratch != "" {
+		os.RemoveAll(s.scratch)
 	}
 }
 
@@ -84,18 +88,30 @@ func (s *setup) wire(w *world, _ *options) error {
 	return nil
 }
 
-// secrets are the values of the environment that must not leave it.
+// secretWords are parts of the names of variables that hold credentials.
+var secretWords = []string{
+	"KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASS", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "PAT",
+}
+
+// secrets are the values of the environment that must not leave it, longest
+// first: one may begin with another.
 func (w *world) secrets() []string {
 	var out []string
 	for _, kv := range w.Env {
 		name, value, _ := strings.Cut(kv, "=")
-		for _, word := range []string{"API_KEY", "AUTH_TOKEN", "SECRET", "PASSWORD", "ACCESS_TOKEN"} {
-			if strings.Contains(name, word) {
+		for part := range strings.SplitSeq(strings.ToUpper(name), "_") {
+			if slices.Contains(secretWords, part) && !readable(value) { // the path of a key file is no key
 				out = append(out, value)
 				break
 			}
 		}
+		if u, err := url.Parse(value); err == nil && u.User != nil { // DATABASE_URL and its like
+			if password, ok := u.User.Password(); ok {
+				out = append(out, password)
+			}
+		}
 	}
+	slices.SortFunc(out, func(a, b string) int { return len(b) - len(a) })
 	return out
 }
 
@@ -186,26 +202,37 @@ func absolute(base string, dirs []string) []string {
 }
 
 func (s *setup) tools(w *world, o *options) error {
-	ws, err := builtin.New(builtin.Config{
-		Root: w.Dir, Dirs: absolute(w.Dir, o.dirs), Env: append(w.Env[:len(w.Env):len(w.Env)], "CI=true", "GIT_TERMINAL_PROMPT=0"),
-		Spill: filepath.Join(w.stateDir(), "outputs"),
-	})
-	if err != nil && o.noJournal {
-		ws, err = builtin.New(builtin.Config{Root: w.Dir, Dirs: absolute(w.Dir, o.dirs), Env: w.Env})
+	for _, dir := range absolute(w.Dir, o.dirs) {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return fail(exitInput, "name a folder that exists", "--add-dir %s: there is no such folder", dir)
+		}
 	}
+	spill := filepath.Join(w.stateDir(), "outputs")
+	if o.noJournal { // large outputs must be there while it runs, and then nothing stays
+		s.scratch, _ = os.MkdirTemp("", "daruma-outputs-")
+		spill = s.scratch
+	} else if w.stateDir() == "" {
+		return fail(exitConfig, "set HOME or XDG_STATE_HOME, or run with --no-session-persistence", "there is no place for sessions: HOME is not set")
+	}
+	ws, err := builtin.New(builtin.Config{
+		Root: w.Dir, Dirs: absolute(w.Dir, o.dirs), Spill: spill,
+		Env: append(w.Env[:len(w.Env):len(w.Env)], "CI=true", "GIT_TERMINAL_PROMPT=0"),
+	})
 	if err != nil {
 		return s.unwritable(w, err)
 	}
+	s.workspace = ws
 	set, err := tool.NewSet(ws.Tools()...)
 	if err != nil {
-		return fail(exitConfig, "", "%v", err)
+		return fail(exitConfig, "please report this: it is a defect of daruma", "%v", err)
 	}
-	s.workspace, s.config.Tools = ws, set
+	s.config.Tools = set
 	s.config.Carry = func() []string { return carried(ws) }
 	return nil
 }
 
-// stateDir is where sessions and large outputs are kept.
+// stateDir is where sessions and large outputs are kept; empty if there is no
+// place for them.
 func (w *world) stateDir() string {
 	if dir := w.env("DARUMA_HOME"); dir != "" {
 		return dir
@@ -213,7 +240,10 @@ func (w *world) stateDir() string {
 	if dir := w.env("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "daruma")
 	}
-	return filepath.Join(w.env("HOME"), ".local", "state", "daruma")
+	if home := w.env("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".local", "state", "daruma")
+	}
+	return ""
 }
 
 func (s *setup) journal(w *world, o *options) (err error) {

@@ -191,7 +191,8 @@ func count(n int, noun string) string {
 func (r *renderer) recovery(b *session.Recovery) {
 	switch b.State {
 	case session.Running:
-		if b.Delay == 0 { // waits are told by their countdown
+		// Waits are told by their countdown, stubs by what they save.
+		if b.Delay == 0 && b.Decision != "collapse_drain_retry" {
 			r.line(r.paint(yellow, "↻ "+because(b)+" · "+decision(b)))
 		}
 	case session.Healed:
@@ -218,6 +219,9 @@ var decisions = map[string]string{
 	"max_output_tokens_escalate": "more output room",
 	"max_output_tokens_recovery": "going on with the answer",
 	"kept_calls":                 "running the complete calls",
+	"collapse_drain_retry":       "leaving out old results",
+	"media_strip_retry":          "leaving out images and documents",
+	"pairing_repair_retry":       "sending calls and results as text",
 	"truncated_call_retry":       "asking for the call again",
 	"broken_stream_recovery":     "going on with the answer",
 	"proactive_compact":          "shortening the conversation",

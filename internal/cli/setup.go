@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/daruma-agent/daruma"
 	"github.com/daruma-agent/daruma/failure"
@@ -266,6 +267,7 @@ func (s *setup) journal(w *world, o *options) (err error) {
 		if damaged > 0 {
 			s.notes = append(s.notes, fmt.Sprintf("%d damaged lines of the session were skipped", damaged))
 		}
+		s.endEarlierLife()
 	}
 	switch {
 	case errors.Is(err, session.ErrNotFound):
@@ -281,6 +283,28 @@ func (s *setup) journal(w *world, o *options) (err error) {
 		s.session = s.config.History.Session
 	}
 	return nil
+}
+
+// endEarlierLife ends the commands that a process left behind which was killed:
+// whatever they still did would land in the middle of the new work.
+func (s *setup) endEarlierLife() {
+	if s.config.History == nil {
+		return
+	}
+	_, calls := s.config.History.Open()
+	for _, c := range calls {
+		in := s.config.History.Intents[c.ID]
+		if _, done := s.config.History.Results[c.ID]; done || in == nil || in.Group == 0 {
+			continue
+		}
+		found, stuck := builtin.EndLeft(in.Group, in.Started, 2*time.Second)
+		if found > 0 {
+			s.notes = append(s.notes, fmt.Sprintf("a %s command of the last time was still running and was ended", in.Name))
+		}
+		if len(stuck) > 0 {
+			s.notes = append(s.notes, fmt.Sprintf("processes %v of the last time could not be ended and may still change files", stuck))
+		}
+	}
 }
 
 func (s *setup) unwritable(w *world, err error) error {

@@ -2,6 +2,7 @@ package daruma
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -64,6 +65,13 @@ func (r *run) attempt(req *model.Request, show bool) *attempt {
 	if t.failure == nil && t.answer.Stop == "" {
 		// No wire of ours ends so; one that does is not believed.
 		t.failure = &failure.Error{Kind: failure.Network, Retry: failure.RetryYes, Message: "the stream ended before the answer was complete"}
+	}
+	if r.scale.silentlyCut(t) {
+		t.failure = &failure.Error{
+			Kind: failure.ContextOverflow, Retry: failure.RetryNo, Rule: "silent-cut",
+			Message: fmt.Sprintf("the provider counted %d tokens of about %d: it cut the prompt without a word", t.answer.Usage.Prompt(), t.estimate),
+			Numbers: failure.Numbers{Limit: t.answer.Usage.Prompt()},
+		}
 	}
 	r.scale.learn(t)
 	return t
@@ -200,9 +208,19 @@ func (t *attempt) endsInCall() bool {
 func (t *attempt) spent() session.Spent {
 	u := t.answer.Usage
 	usd, known := model.Lookup(t.request.Model).Cost(u)
+	unknown := !known
+	switch {
+	case t.answer.Started:
+	case t.failure != nil && t.failure.Status >= 400:
+		usd = 0 // refused: nobody bills that
+	default:
+		// It may have been worked on: unknown, with the prompt as upper estimate.
+		usd, _ = model.Lookup(t.request.Model).Cost(model.Usage{Input: t.estimate})
+		unknown = true
+	}
 	return session.Spent{
 		Usage: session.Tokens{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite},
-		USD:   usd, Unknown: !known || !t.answer.Started, First: t.first, Total: t.took,
+		USD:   usd, Unknown: unknown, First: t.first, Total: t.took,
 	}
 }
 

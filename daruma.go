@@ -21,6 +21,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/loop"
@@ -51,9 +52,11 @@ type Config struct {
 	History *session.History
 	Session string
 
-	MaxTurns  int // of a run; 0 means DefaultMaxTurns
-	MaxTokens int // output room of an answer that the user chose; 0 leaves it to the model's limits
-	Window    int // context window, if smaller than the model's
+	MaxTurns  int           // of a run; 0 means DefaultMaxTurns
+	MaxUSD    float64       // of a run, failed attempts included; 0: no limit
+	MaxTime   time.Duration // of a run, waits included; 0: no limit
+	MaxTokens int           // output room of an answer that the user chose; 0 leaves it to the model's limits
+	Window    int           // context window, if smaller than the model's
 	Thinking  model.Thinking
 	Parallel  int // pure tools that run at once; 0 means 10 (R75)
 
@@ -61,6 +64,8 @@ type Config struct {
 	Limits map[loop.Transition]int // overrides of the recovery table
 	// Refresh renews the credentials of Wire after the provider refused them.
 	Refresh func(context.Context) error
+	// StopHooks see each final answer before the run ends, in order.
+	StopHooks []StopHook
 	// Carry returns what must survive a compaction word for word beside the
 	// user's messages: open todos, files touched.
 	Carry func() []string
@@ -88,6 +93,8 @@ type Agent struct {
 	history *session.History
 	state   loop.State // of the last run: session-wide counts
 	scale   scale
+	// failedSummaries counts in a row; see failuresToStop.
+	failedSummaries int
 
 	mu      sync.Mutex
 	current *run

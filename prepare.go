@@ -23,6 +23,9 @@ func (r *run) build(source model.Source) *model.Request {
 		rules.Model = "none" // every signature is foreign to it
 	}
 	req.Messages = r.view(rules)
+	if draft.Flat {
+		req.Messages, _ = message.View(message.Flatten(req.Messages), rules)
+	}
 	return req
 }
 
@@ -88,9 +91,16 @@ func (r *run) measure(step loop.Step) loop.Outcome {
 		}
 		r.turn++
 	}
+	if r.cfg.MaxUSD > 0 && r.bill.total.USD >= r.cfg.MaxUSD {
+		return loop.Outcome{Kind: loop.BudgetReached, Budget: loop.Money}
+	}
 	req := r.build(model.Main)
 	window := r.scale.window(req.Model, r.cfg.Window)
-	return loop.Outcome{Kind: loop.Measured, Fit: fit(r.scale, req, window)}
+	size := fit(r.scale, req, window)
+	if size == loop.Over && r.failedSummaries >= failuresToStop {
+		size = loop.Fits // what failed so often is not tried before it must be
+	}
+	return loop.Outcome{Kind: loop.Measured, Fit: size}
 }
 
 // Room that must stay free in the window (R41, R43), for windows of 200,000
@@ -167,6 +177,19 @@ func (s scale) window(name string, chosen int) int {
 		w = min(w, seen)
 	}
 	return w
+}
+
+// silentlyCut reports whether the provider answered less than it was sent: it
+// counted far fewer tokens than we estimate, and so round a number that it
+// looks like a window. Some servers cut an overlong prompt and answer 200.
+func (s scale) silentlyCut(t *attempt) bool {
+	counted := t.answer.Usage.Prompt()
+	share := 0.4
+	if s.measured[t.request.Model] {
+		share = 0.6
+	}
+	round := counted%128 == 0 || counted%500 == 0
+	return t.failure == nil && counted >= 256 && round && float64(counted) < share*float64(t.estimate)
 }
 
 // leastSample is the estimate below which a comparison teaches nothing.

@@ -34,6 +34,9 @@ func (r *run) open1(rec *session.Recovery) *session.Recovery {
 
 // record opens the record of a recovery by layer 3, if step is one.
 func (r *run) record(o loop.Outcome, step loop.Step) {
+	if o.Kind == loop.Unchanged {
+		r.supersede() // this rung did not help: the next one, or the end, is due
+	}
 	used, limit := r.core.Used(r.state, step.Transition)
 	if step.Transition == loop.KeptCalls {
 		used, limit = 1, 1 // no row of the table, but a way back all the same
@@ -76,6 +79,16 @@ func (r *run) heal() {
 	r.healed += len(r.records)
 	r.close(session.Healed)
 	r.failure = nil
+}
+
+// supersede closes the newest record: its way back led nowhere.
+func (r *run) supersede() {
+	if n := len(r.records); n > 0 {
+		end := *r.records[n-1]
+		end.State = session.Superseded
+		r.records = r.records[:n-1]
+		r.emit(&end)
+	}
 }
 
 func (r *run) close(state session.RecoveryState) {

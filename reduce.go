@@ -1,6 +1,7 @@
 package daruma
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/daruma-agent/daruma/compact"
@@ -22,39 +23,103 @@ const (
 // reduce makes the conversation smaller by one rung of the ladder. Whatever
 // goes wrong here is Unchanged: the conversation stays as it is.
 func (r *run) reduce(step loop.Step) loop.Outcome {
+	next, err := r.rung(step.Rung)
+	if r.ctx.Err() != nil {
+		return r.aborted()
+	}
+	before, after := message.Estimate(r.history.Messages), message.Estimate(next)
+	if err == nil && after > before-before/progressShare {
+		err = fmt.Errorf("%d tokens of %d would remain", after, before)
+	}
+	if err != nil {
+		return r.unchanged(step, err)
+	}
+	r.replace(step, next, before, after)
+	return r.refilled(step)
+}
+
+// rung makes the smaller conversation.
+func (r *run) rung(rung loop.Rung) ([]*message.Message, error) {
 	window := r.scale.window(r.modelName(), r.cfg.Window)
 	keep := min(keepMost, window/keepShare)
-	if step.Rung == loop.Skeleton {
+	switch rung {
+	case loop.Collapse:
+		return compact.Collapse(r.history.Messages, keep, r.history.NextID), nil
+	case loop.Media:
+		return compact.StripMedia(r.history.Messages, r.offender(), r.history.NextID), nil
+	case loop.Skeleton:
 		keep /= 2
 	}
 	plan := compact.Split(r.history.Messages, keep)
 	if len(plan.Old) == len(plan.Words) {
-		return r.unchanged("there is nothing to leave out")
+		return nil, errors.New("there is nothing to leave out")
 	}
-	var next []*message.Message
-	id := r.history.NextID()
-	if step.Rung == loop.Summary {
-		text, err := r.summary(plan, window)
-		if r.ctx.Err() != nil {
-			return r.aborted()
+	if rung == loop.Skeleton {
+		return compact.Skeleton(plan, r.history.NextID(), r.carried()), nil
+	}
+	text, err := r.summary(plan, window)
+	if err != nil {
+		return nil, err
+	}
+	return compact.WithSummary(plan, r.history.NextID(), text, r.carried()), nil
+}
+
+// offender picks the media that the provider's words point to; all of them
+// when they point to none.
+func (r *run) offender() func(m *message.Message, block int) bool {
+	all := func(*message.Message, int) bool { return true }
+	e := r.failure
+	if e == nil || e.Numbers.Message == 0 {
+		return all
+	}
+	// The provider counts turns: consecutive messages of one role are one.
+	view, _ := message.View(r.history.Messages, r.rules(model.Lookup(r.modelName())))
+	turn, first := -1, 0
+	for i, m := range view {
+		if i == 0 || view[i-1].Role != m.Role {
+			turn, first = turn+1, 0
 		}
-		if err != nil {
-			return r.unchanged(err.Error())
+		if at := e.Numbers.Block - 1 - first; turn == e.Numbers.Message-1 && (e.Numbers.Block == 0 || at >= 0 && at < len(m.Blocks)) {
+			return func(o *message.Message, block int) bool { return o.ID == m.ID && (e.Numbers.Block == 0 || block == at) }
 		}
-		next = compact.WithSummary(plan, id, text, r.carried())
+		first += len(m.Blocks)
+	}
+	return all
+}
+
+// Breakers of compaction (R44).
+const (
+	failuresToStop = 3 // failed summaries in a row, in a session: none is tried before it is due
+	refillTurns    = 3 // a window that is full again within so many turns …
+	refillsToStop  = 3 // … so many times in a row ends the run
+)
+
+// refilled counts summaries that did not last.
+func (r *run) refilled(step loop.Step) loop.Outcome {
+	if step.Rung != loop.Summary && step.Rung != loop.Skeleton {
+		return loop.Outcome{Kind: loop.Reduced}
+	}
+	r.Agent.failedSummaries = 0
+	if r.compacted > 0 && r.turn-r.compacted <= refillTurns {
+		r.refills++
 	} else {
-		next = compact.Skeleton(plan, id, r.carried())
+		r.refills = 0
 	}
-	before, after := message.Estimate(r.history.Messages), message.Estimate(next)
-	if after > before-before/progressShare {
-		return r.unchanged(fmt.Sprintf("%d tokens of %d would remain", after, before))
+	r.compacted = r.turn
+	if r.refills >= refillsToStop {
+		return loop.Outcome{Kind: loop.BudgetReached, Budget: loop.Refill}
 	}
-	r.replace(step, next, before, after)
 	return loop.Outcome{Kind: loop.Reduced}
 }
 
-func (r *run) unchanged(why string) loop.Outcome {
-	r.notice(session.Warning, "the conversation could not be made smaller: %s", why)
+func (r *run) unchanged(step loop.Step, why error) loop.Outcome {
+	switch step.Rung {
+	case loop.Summary:
+		r.Agent.failedSummaries++
+		r.notice(session.Warning, "the conversation could not be summarised: %v", why)
+	case loop.Skeleton:
+		r.notice(session.Warning, "the conversation could not be made smaller: %v", why)
+	}
 	return loop.Outcome{Kind: loop.Unchanged}
 }
 

@@ -21,6 +21,7 @@ var (
 	errInterrupt = errors.New("interrupted by the user")
 	errShutdown  = errors.New("the process is ending")
 	errLeft      = errors.New("the consumer left")
+	errTime      = errors.New("the time of the run is used up")
 )
 
 // run is one prompt until one terminal reason.
@@ -31,22 +32,24 @@ type run struct {
 	yield  func(session.Event, error) bool
 	left   bool // the consumer is gone: events still reach the journal
 
-	began   time.Time
-	number  int
-	opening []session.Event // written before the run could begin, not shown yet
-	turn    int
-	state   loop.State
-	pending *attempt       // answered, but not yet committed, kept or taken back
-	failure *failure.Error // the last one, to be surfaced if nothing heals it
-	records []*session.Recovery
-	stop    string   // why the last answer that was kept stopped
-	parts   []string // text of the answer in progress, over its continuations
-	denials []session.Denial
-	bill    bill
-	healed  int
-	mute    bool                 // the journal failed: the run goes on without it
-	clamp   int                  // max_tokens that fit, once the provider said so; 0: never
-	fixed   map[message.Fix]bool // repairs of the view that the journal knows
+	began     time.Time
+	number    int
+	opening   []session.Event // written before the run could begin, not shown yet
+	turn      int
+	state     loop.State
+	pending   *attempt       // answered, but not yet committed, kept or taken back
+	failure   *failure.Error // the last one, to be surfaced if nothing heals it
+	records   []*session.Recovery
+	stop      string   // why the last answer that was kept stopped
+	parts     []string // text of the answer in progress, over its continuations
+	denials   []session.Denial
+	bill      bill
+	healed    int
+	mute      bool                 // the journal failed: the run goes on without it
+	compacted int                  // turn of the last summary
+	refills   int                  // summaries in a row that did not last
+	clamp     int                  // max_tokens that fit, once the provider said so; 0: never
+	fixed     map[message.Fix]bool // repairs of the view that the journal knows
 }
 
 // begin checks the call, opens the session and makes the run.
@@ -54,7 +57,12 @@ func (a *Agent) begin(ctx context.Context, prompt string, goOn bool, yield func(
 	if strings.TrimSpace(prompt) == "" && !goOn {
 		return nil, ErrEmpty
 	}
+	stopTimer := context.CancelFunc(func() {})
+	if a.cfg.MaxTime > 0 {
+		ctx, stopTimer = context.WithTimeoutCause(ctx, a.cfg.MaxTime, errTime)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
+	context.AfterFunc(ctx, stopTimer)
 	r := &run{Agent: a, ctx: ctx, cancel: cancel, yield: yield, began: time.Now(), fixed: map[message.Fix]bool{}}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -167,16 +175,6 @@ func (r *run) act(step loop.Step) loop.Outcome {
 	panic("unreachable: the core has no action " + step.Do.String())
 }
 
-// runHooks is the place where an answer can be refused; prompts that were
-// submitted in the meantime are answered before the run ends.
-func (r *run) runHooks() loop.Outcome {
-	if r.joinQueued() {
-		r.parts = nil
-		return loop.Outcome{Kind: loop.Prompted}
-	}
-	return loop.Outcome{Kind: loop.HooksPassed}
-}
-
 // joinQueued moves submitted prompts into the conversation.
 func (r *run) joinQueued() bool {
 	queued := r.takeQueued()
@@ -195,6 +193,8 @@ func (r *run) aborted() loop.Outcome {
 		cause = loop.ByConsumer
 	case errors.Is(err, errShutdown):
 		cause = loop.ByShutdown
+	case errors.Is(err, errTime):
+		return loop.Outcome{Kind: loop.BudgetReached, Budget: loop.Time}
 	}
 	return loop.Outcome{Kind: loop.Aborted, Cause: cause}
 }

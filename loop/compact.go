@@ -2,6 +2,20 @@ package loop
 
 import "github.com/daruma-agent/daruma/failure"
 
+// CollapseDrain makes stubs of old tool results, when the window fills up and
+// when the length was refused: no model call, and often enough (R42, R47).
+const CollapseDrain Transition = "collapse_drain_retry"
+
+var collapseDrain = &Recovery{
+	Name: CollapseDrain,
+	Answers: func(s State, o Outcome) bool {
+		return tooLong(s, o) || o.Kind == Measured && o.Fit == Over
+	},
+	Limit: 1,
+	Scope: PerTurn,
+	Step:  Step{Do: Reduce, Rung: Collapse, Discard: true},
+}
+
 // ProactiveCompact summarises before the window is full (R43). When it does
 // not help the request is sent as it is.
 const ProactiveCompact Transition = "proactive_compact"

@@ -30,6 +30,8 @@ type Rung uint8
 // The rungs, cheap before dear.
 const (
 	NoRung   Rung = iota
+	Collapse      // old tool results become stubs: no model call, every pair stays
+	Media         // images and documents become texts that name them
 	Summary       // a model call writes a summary of the older rounds
 	Skeleton      // no model call: the user's words, open work and the newest rounds
 )

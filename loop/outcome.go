@@ -80,11 +80,15 @@ const (
 	Tokens
 	Money
 	Time
+	Refill // the window was full again right after it was emptied, too often (R44)
 )
 
 func (b Budget) reason() Reason {
-	if b == Turns {
+	switch b {
+	case Turns:
 		return MaxTurns
+	case Refill:
+		return RapidRefillBreaker
 	}
 	return BudgetExhausted
 }

@@ -36,14 +36,16 @@ type Draft struct {
 	Model      int  // position in the chain of models; 0 is the primary
 	Raise      bool // ask for the raised output room
 	NoThinking bool // leave all thinking blocks out of the view
+	Flat       bool // send the calls and results of earlier turns as text
 }
 
-const maxRecoveries = 16
+const maxRecoveries = 24
 
 // table holds the recoveries in the order in which they are tried: cheap
 // before dear.
 var table = []*Recovery{
 	stripThinking,
+	flatten,
 	escalate,
 	continueOutput,
 	repeatCall,
@@ -51,6 +53,8 @@ var table = []*Recovery{
 	askAgain,
 	askForm,
 	resumePause,
+	stripMedia,
+	collapseDrain,
 	proactiveCompact,
 	reactiveCompact,
 	windowCompact,

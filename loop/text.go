@@ -9,7 +9,7 @@ var actionNames = [...]string{
 
 func (a Action) String() string { return actionNames[a] }
 
-var rungNames = [...]string{NoRung: "", Summary: "summary", Skeleton: "skeleton"}
+var rungNames = [...]string{NoRung: "", Collapse: "collapse", Media: "media", Summary: "summary", Skeleton: "skeleton"}
 
 func (r Rung) String() string { return rungNames[r] }
 
@@ -26,7 +26,7 @@ var (
 	fitNames    = [...]string{Fits: "fits", Over: "over", Blocked: "blocked", Overhead: "overhead"}
 	cutNames    = [...]string{Whole: "", CutText: "text", CutCall: "call", CutAfterCalls: "after_calls"}
 	causeNames  = [...]string{NoCause: "", ByUser: "user", BySubmit: "submit", ByShutdown: "shutdown", ByConsumer: "consumer"}
-	budgetNames = [...]string{NoBudget: "", Turns: "turns", Tokens: "tokens", Money: "money", Time: "time"}
+	budgetNames = [...]string{NoBudget: "", Turns: "turns", Tokens: "tokens", Money: "money", Time: "time", Refill: "refill"}
 )
 
 // Name is the outcome's kind with what narrows it down, but without the

@@ -41,7 +41,7 @@ func outcomes(phase Action, kinds []failure.Kind) []Outcome {
 	for cause := ByUser; cause <= ByConsumer; cause++ {
 		out = append(out, Outcome{Kind: Aborted, Cause: cause})
 	}
-	for budget := Turns; budget <= Time; budget++ {
+	for budget := Turns; budget <= Refill; budget++ {
 		out = append(out, Outcome{Kind: BudgetReached, Budget: budget})
 	}
 	return out
@@ -102,7 +102,7 @@ func walk(c *Core, kinds []failure.Kind, visit func(edge)) graph {
 // representatives has one failure for each way in which Next treats them; the
 // golden table, which walks with all of them, shows the classes.
 var representatives = []failure.Kind{
-	failure.Overloaded, failure.ContextOverflow, failure.MediaInvalid,
+	failure.Overloaded, failure.ContextOverflow, failure.RequestTooLarge, failure.MediaInvalid, failure.ToolPairing,
 	failure.ThinkingSignature, failure.ContentPolicy, failure.Aborted,
 }
 
@@ -209,7 +209,7 @@ func TestImpossibleOutcomesEndTheRun(t *testing.T) {
 // first and when recoveries are spent. Read the difference before you accept it.
 func TestGolden(t *testing.T) {
 	tiny := maps.Clone(small)
-	for _, name := range []Transition{RepeatCall, ContinueBroken, AskAgain, AskForm, ResumePause} {
+	for _, name := range []Transition{RepeatCall, ContinueBroken, Flatten, StripMedia, AskAgain, AskForm, ResumePause} {
 		tiny[name] = 0
 	}
 	rows := map[string][]failure.Kind{}
@@ -226,8 +226,8 @@ func TestGolden(t *testing.T) {
 	walk(New(tiny), failure.Kinds, add)
 	walk(New(map[Transition]int{
 		Escalate: 0, ContinueOutput: 0, ProactiveCompact: 0, ReactiveCompact: 0, SkeletonCompact: 0, StripThinking: 0,
-		RepeatCall: 1, ContinueBroken: 1, AskAgain: 1, ResumePause: 1,
-	}), representatives, add)
+		CollapseDrain: 0, RepeatCall: 1, ContinueBroken: 1, AskAgain: 1, ResumePause: 1,
+	}), failure.Kinds, add)
 	var lines []string
 	for row, kinds := range rows {
 		slices.Sort(kinds)

@@ -42,12 +42,13 @@ type Lost struct {
 // RecoveryState says how far a recovery is.
 type RecoveryState string
 
-// The states; the last three are ends.
+// The states; all but the first are ends.
 const (
-	Running   RecoveryState = "running"
-	Healed    RecoveryState = "healed"
-	NotHealed RecoveryState = "failed"
-	Cancelled RecoveryState = "cancelled"
+	Running    RecoveryState = "running"
+	Healed     RecoveryState = "healed"
+	NotHealed  RecoveryState = "failed"
+	Cancelled  RecoveryState = "cancelled"
+	Superseded RecoveryState = "superseded" // it did not help, and another way was tried
 )
 
 // Waiting is the heartbeat of a wait: why, how long still, until when.

@@ -1,0 +1,172 @@
+package doctor
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// line is one line of a file: its exact bytes, and where it stood.
+type line struct {
+	raw   []byte // with its line break
+	no    int    // in the file as it was opened, from 1; 0 for a line that was added
+	whole bool   // known to be one sound JSON object
+	rec   any    // what a reader made of it, once
+}
+
+// text is the line without its line break.
+func (l *line) text() []byte { return bytes.TrimRight(l.raw, "\r\n") }
+
+func (l *line) blank() bool { return len(bytes.TrimSpace(l.raw)) == 0 }
+
+// doc is a file as its lines. A doc never changes; [plan.apply] makes a new
+// one, which shares the lines that stayed.
+type doc struct{ lines []*line }
+
+func splitLines(data []byte) *doc {
+	d := &doc{}
+	for no := 1; len(data) > 0; no++ {
+		end := bytes.IndexByte(data, '\n') + 1
+		if end == 0 {
+			end = len(data)
+		}
+		d.lines = append(d.lines, &line{raw: data[:end:end], no: no})
+		data = data[end:]
+	}
+	return d
+}
+
+func (d *doc) bytes() []byte {
+	var out []byte
+	for _, l := range d.lines {
+		out = append(out, l.raw...)
+	}
+	return out
+}
+
+var byteOrderMark = []byte("\xEF\xBB\xBF")
+
+// mended is what became of the bytes of a line.
+type mended struct {
+	text   []byte
+	faults []Rule
+}
+
+func (m *mended) fault(r Rule) {
+	if !slices.Contains(m.faults, r) {
+		m.faults = append(m.faults, r)
+	}
+}
+
+// mendBytes repairs what is wrong with a line below the level of JSON: bytes
+// that are no UTF-8, halves of surrogate pairs, NUL and bare control
+// characters. Each becomes U+FFFD, the mark for a character that was lost.
+func mendBytes(in []byte) mended {
+	m := mended{text: in}
+	if rest, ok := bytes.CutPrefix(in, byteOrderMark); ok {
+		in, m.text = rest, rest
+		m.fault(ByteOrderMark)
+	}
+	var out []byte // nil as long as nothing differs
+	from := 0      // what comes before it is in out
+	put := func(i, n int, with string) {
+		out = append(append(out, in[from:i]...), with...)
+		from = i + n
+	}
+	inString := false
+	for i := 0; i < len(in); {
+		c, n := in[i], 1
+		switch {
+		case c == '"':
+			inString = !inString
+		case c == '\\' && inString:
+			var with string
+			var rule Rule
+			if n, with, rule = mendEscape(in[i:]); rule != "" {
+				m.fault(rule)
+				put(i, n, with)
+			}
+		case c == 0:
+			m.fault(NULBytes)
+			put(i, 1, map[bool]string{true: `\ufffd`}[inString])
+		case c < 0x20 && inString:
+			m.fault(ControlCharacter)
+			put(i, 1, `\u00`+string("0123456789abcdef"[c>>4])+string("0123456789abcdef"[c&15]))
+		case c >= utf8.RuneSelf:
+			var r rune
+			if r, n = utf8.DecodeRune(in[i:]); r == utf8.RuneError && n == 1 {
+				m.fault(BadUTF8)
+				put(i, 1, "\uFFFD")
+			}
+		}
+		i += n
+	}
+	if out != nil {
+		m.text = append(out, in[from:]...)
+	}
+	return m
+}
+
+// mendEscape reads the escape sequence at the start of in: its length, and if
+// it stands for no character, what takes its place and which rule it breaks.
+func mendEscape(in []byte) (n int, with string, rule Rule) {
+	unit, ok := escapeUnit(in)
+	switch {
+	case !ok:
+		return min(2, len(in)), "", ""
+	case unit == 0:
+		return 6, `\ufffd`, NUL
+	case unit < 0xD800 || unit > 0xDFFF:
+		return 6, "", ""
+	}
+	if low, ok := escapeUnit(in[6:]); unit < 0xDC00 && ok && 0xDC00 <= low && low <= 0xDFFF {
+		return 12, "", ""
+	}
+	return 6, `\ufffd`, HalfSurrogate
+}
+
+func escapeUnit(in []byte) (uint64, bool) {
+	if len(in) < 6 || in[0] != '\\' || in[1] != 'u' {
+		return 0, false
+	}
+	unit, err := strconv.ParseUint(string(in[2:6]), 16, 16)
+	return unit, err == nil
+}
+
+// isObject reports whether text is exactly one JSON object.
+func isObject(text []byte) bool {
+	text = bytes.TrimSpace(text)
+	return len(text) > 1 && text[0] == '{' && jsontext.Value(text).IsValid(lax)
+}
+
+// salvage returns the whole records within a line that is none: a write that
+// was cut, followed by the next record on the same line, still holds the next
+// one. Records begin with one of marks.
+func salvage(text []byte, marks [][]byte) [][]byte {
+	const tries = 64 // a line of nothing but beginnings is no record
+	var found [][]byte
+	for try := 0; len(text) > 0 && try < tries; try++ {
+		dec := jsontext.NewDecoder(bytes.NewBuffer(text), lax)
+		if dec.PeekKind() == jsontext.KindBeginObject {
+			if value, err := dec.ReadValue(); err == nil {
+				found = append(found, slices.Clone(value))
+				text = bytes.TrimSpace(text[dec.InputOffset():])
+				continue
+			}
+		}
+		next := -1
+		for _, mark := range marks {
+			if at := bytes.Index(text[1:], mark); at >= 0 && (next < 0 || at+1 < next) {
+				next = at + 1
+			}
+		}
+		if next < 0 {
+			break
+		}
+		text = text[next:]
+	}
+	return found
+}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/daruma-agent/daruma/compact"
 	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/message"
@@ -27,6 +28,9 @@ func (r *run) finish(step loop.Step) {
 	if aborted && r.aborted().Cause == loop.ByUser && r.ctx.Err() != nil {
 		r.say(message.NewSynthetic(r.history.NextID(), interruptNote))
 	}
+	if step.Reason == loop.Refusal {
+		r.leaveOut()
+	}
 	for _, text := range r.takeQueued() {
 		r.emit(&session.Prompt{Text: text}) // typed, not answered: it is kept
 	}
@@ -43,6 +47,19 @@ func (r *run) finish(step loop.Step) {
 		end.NextAt = time.Now().Add(e.Hint.After).UTC()
 	}
 	r.emit(end)
+}
+
+// leaveOut takes the newest round out of the conversation: what was refused
+// once is refused with every later request that holds it (R93). The journal
+// keeps it.
+func (r *run) leaveOut() {
+	msgs := r.history.Messages
+	cut := compact.LastRound(msgs)
+	c := &session.Compaction{Rung: "refusal", Cause: string(loop.Refusal), Before: message.Estimate(msgs), After: message.Estimate(msgs[:cut]), Dropped: len(msgs) - cut}
+	for _, m := range msgs[:cut] {
+		c.Order = append(c.Order, m.ID)
+	}
+	r.emit(c)
 }
 
 // surfaced is the failure that is shown: the one that nothing healed, or one

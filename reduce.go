@@ -41,7 +41,8 @@ func (r *run) reduce(step loop.Step) loop.Outcome {
 // rung makes the smaller conversation.
 func (r *run) rung(rung loop.Rung) ([]*message.Message, error) {
 	window := r.scale.window(r.modelName(), r.cfg.Window)
-	keep := min(keepMost, window/keepShare)
+	// What was refused may be far smaller than the window that we believe in.
+	keep := min(keepMost, window/keepShare, message.Estimate(r.history.Messages)/keepShare)
 	switch rung {
 	case loop.Collapse:
 		return compact.Collapse(r.history.Messages, keep, r.history.NextID), nil

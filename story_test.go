@@ -1,6 +1,7 @@
 package daruma_test
 
 import (
+	"encoding/base64"
 	"flag"
 	"fmt"
 	"os"
@@ -113,7 +114,15 @@ func (s *story) play(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, f.Data, 0o644); err != nil {
+		data := f.Data
+		if name, encoded := strings.CutSuffix(path, ".base64"); encoded { // what is no text
+			var err error
+			if data, err = base64.StdEncoding.DecodeString(strings.TrimSpace(string(f.Data))); err != nil {
+				t.Fatal(err)
+			}
+			path = name
+		}
+		if err := os.WriteFile(path, data, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

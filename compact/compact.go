@@ -24,8 +24,8 @@ type Plan struct {
 // at least nothing: a single round that is larger is summarised too. With
 // nothing old there is nothing to gain.
 func Split(history []*message.Message, keep int) Plan {
-	cut, tokens := len(history), 0
-	for i := len(history) - 1; i >= 0; i-- {
+	cut, tokens := inProgress(history), 0
+	for i := cut - 1; i >= 0; i-- {
 		tokens += history[i].Tokens()
 		if tokens > keep {
 			break
@@ -43,6 +43,17 @@ func Split(history []*message.Message, keep int) Plan {
 	return p
 }
 
+// inProgress is where the answer begins that is being continued: its parts and
+// the requests to go on must stay, else the model would begin anew.
+func inProgress(history []*message.Message) int {
+	i := len(history)
+	for i >= 2 && history[i-1].Role == message.User && history[i-1].Synthetic &&
+		history[i-2].Role == message.Assistant && len(history[i-2].Calls()) == 0 {
+		i -= 2
+	}
+	return i
+}
+
 // border reports whether a round begins at i: a cut there splits no call from
 // its results and no answer from its continuation.
 func border(history []*message.Message, i int) bool {
@@ -51,6 +62,16 @@ func border(history []*message.Message, i int) bool {
 		return !m.HasResults() && !m.Synthetic
 	}
 	return i == 0 || history[i-1].Role == message.User && !history[i-1].Synthetic
+}
+
+// LastRound is where the newest round begins.
+func LastRound(history []*message.Message) int {
+	for i := len(history) - 1; i >= 0; i-- {
+		if border(history, i) {
+			return i
+		}
+	}
+	return 0
 }
 
 // said reports whether m is the user's own words.

@@ -113,6 +113,10 @@ func (r *renderer) event(e session.Event) {
 			r.line(r.paint(yellow, "✋ "+b.Name+" refused: "+b.Reason))
 		}
 	case *session.Compaction:
+		if b.Rung == "refusal" {
+			r.line(r.paint(yellow, "✂ what was refused leaves the conversation; the session can go on"))
+			break
+		}
 		r.line(r.paint(yellow, fmt.Sprintf("✂ the conversation was shortened: about %s tokens → %s", thousands(b.Before), thousands(b.After))))
 	case *session.Notice:
 		mark := "· "

@@ -5,7 +5,12 @@ package loop
 const AskAgain Transition = "empty_answer_retry"
 
 var askAgain = &Recovery{
-	Name:    AskAgain,
+	Name: AskAgain,
+	Doc: Doc{
+		Cause:  "the answer was empty, or nothing but thinking",
+		Action: "take it back and ask again, with a word about it",
+		End:    "still empty: model_error",
+	},
 	Answers: func(_ State, o Outcome) bool { return o.Kind == Empty },
 	Limit:   2,
 	Scope:   PerTurn,
@@ -16,7 +21,12 @@ var askAgain = &Recovery{
 const AskForm Transition = "malformed_tool_use_retry"
 
 var askForm = &Recovery{
-	Name:    AskForm,
+	Name: AskForm,
+	Doc: Doc{
+		Cause:  "a tool call could not be read as JSON",
+		Action: "take it back and ask for the call again",
+		End:    "again unreadable: malformed_tool_use_exhausted",
+	},
 	Answers: func(_ State, o Outcome) bool { return o.Kind == Malformed },
 	Limit:   1,
 	Scope:   PerTurn,
@@ -28,7 +38,12 @@ var askForm = &Recovery{
 const ResumePause Transition = "pause_turn_resume"
 
 var resumePause = &Recovery{
-	Name:    ResumePause,
+	Name: ResumePause,
+	Doc: Doc{
+		Cause:  "the server paused in the middle of its own tools",
+		Action: "send the answer back unchanged, so that the server goes on",
+		End:    "still paused: model_error",
+	},
 	Answers: func(_ State, o Outcome) bool { return o.Kind == Paused && o.Cut == Whole },
 	Limit:   8,
 	Scope:   PerAnswer,

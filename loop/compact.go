@@ -8,6 +8,11 @@ const CollapseDrain Transition = "collapse_drain_retry"
 
 var collapseDrain = &Recovery{
 	Name: CollapseDrain,
+	Doc: Doc{
+		Cause:  "the window fills up, or the provider refused the length",
+		Action: "put stubs in the place of old tool results, without a model call",
+		End:    "not enough: a summary",
+	},
 	Answers: func(s State, o Outcome) bool {
 		return tooLong(s, o) || o.Kind == Measured && o.Fit == Over
 	},
@@ -21,7 +26,12 @@ var collapseDrain = &Recovery{
 const ProactiveCompact Transition = "proactive_compact"
 
 var proactiveCompact = &Recovery{
-	Name:    ProactiveCompact,
+	Name: ProactiveCompact,
+	Doc: Doc{
+		Cause:  "the window is nearly full",
+		Action: "summarise the older rounds before it is",
+		End:    "no help: the request is sent as it is",
+	},
 	Answers: func(_ State, o Outcome) bool { return o.Kind == Measured && o.Fit == Over },
 	Limit:   1,
 	Scope:   PerTurn,
@@ -34,6 +44,11 @@ const ReactiveCompact Transition = "reactive_compact_retry"
 
 var reactiveCompact = &Recovery{
 	Name: ReactiveCompact,
+	Doc: Doc{
+		Cause:  "the request is too long for the provider, or by our own measure",
+		Action: "summarise the older rounds and ask again",
+		End:    "not enough: only the essentials are kept",
+	},
 	// A summary that just failed is not tried again: the next rung is due.
 	Answers: func(s State, o Outcome) bool { return tooLong(s, o) && s.Transition != WindowCompact },
 	Limit:   1,
@@ -46,7 +61,12 @@ var reactiveCompact = &Recovery{
 const WindowCompact Transition = "window_full_compact"
 
 var windowCompact = &Recovery{
-	Name:    WindowCompact,
+	Name: WindowCompact,
+	Doc: Doc{
+		Cause:  "the answer filled the window while it was written",
+		Action: "keep the text, summarise the older rounds, and ask for the rest",
+		End:    "full again: prompt_too_long, with all that came",
+	},
 	Answers: func(_ State, o Outcome) bool { return o.Kind == WindowFull },
 	Limit:   1,
 	Scope:   PerTurn,
@@ -57,7 +77,12 @@ var windowCompact = &Recovery{
 const SkeletonCompact Transition = "skeleton_compact_retry"
 
 var skeleton = &Recovery{
-	Name:    SkeletonCompact,
+	Name: SkeletonCompact,
+	Doc: Doc{
+		Cause:  "the request is still too long, or no summary could be made",
+		Action: "keep the user's words, open work and the newest rounds, without a model call",
+		End:    "not enough: prompt_too_long or blocking_limit",
+	},
 	Answers: tooLong,
 	Limit:   1,
 	Scope:   PerTurn,

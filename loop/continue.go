@@ -5,7 +5,12 @@ package loop
 const ContinueOutput Transition = "max_output_tokens_recovery"
 
 var continueOutput = &Recovery{
-	Name:    ContinueOutput,
+	Name: ContinueOutput,
+	Doc: Doc{
+		Cause:  "the output limit cut the answer in its text, or it paused without saying for what",
+		Action: "keep the text, show its end, and ask for the rest",
+		End:    "still not whole: output_limit, with all that came",
+	},
 	Answers: func(_ State, o Outcome) bool { return (o.Kind == Truncated || o.Kind == Paused) && o.Cut == CutText },
 	Limit:   3,
 	Scope:   PerAnswer,
@@ -17,7 +22,12 @@ var continueOutput = &Recovery{
 const RepeatCall Transition = "truncated_call_retry"
 
 var repeatCall = &Recovery{
-	Name:    RepeatCall,
+	Name: RepeatCall,
+	Doc: Doc{
+		Cause:  "the output limit cut a tool call",
+		Action: "keep what stands before the call, never run it, and ask for it again",
+		End:    "still cut: output_limit",
+	},
 	Answers: func(_ State, o Outcome) bool { return o.Kind == Truncated && o.Cut == CutCall },
 	Limit:   3,
 	Scope:   PerAnswer,
@@ -29,7 +39,12 @@ var repeatCall = &Recovery{
 const ContinueBroken Transition = "broken_stream_recovery"
 
 var continueBroken = &Recovery{
-	Name:    ContinueBroken,
+	Name: ContinueBroken,
+	Doc: Doc{
+		Cause:  "the connection broke behind a long text",
+		Action: "keep the text, show its end, and ask for the rest",
+		End:    "still broken: api_error, with all that came",
+	},
 	Answers: func(_ State, o Outcome) bool { return o.Kind == Broken && o.Cut == CutText },
 	Limit:   3,
 	Scope:   PerAnswer,

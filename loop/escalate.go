@@ -5,7 +5,12 @@ package loop
 const Escalate Transition = "max_output_tokens_escalate"
 
 var escalate = &Recovery{
-	Name:    Escalate,
+	Name: Escalate,
+	Doc: Doc{
+		Cause:  "the output limit cut the answer",
+		Action: "take the answer back and ask again with more output room",
+		End:    "cut again: the answer is continued",
+	},
 	Answers: func(_ State, o Outcome) bool { return o.Kind == Truncated },
 	Limit:   1,
 	Scope:   PerTurn,

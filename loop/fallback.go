@@ -6,7 +6,12 @@ package loop
 const Fallback Transition = "model_fallback"
 
 var fallback = &Recovery{
-	Name:    Fallback,
+	Name: Fallback,
+	Doc: Doc{
+		Cause:  "the model is overloaded, broken or missing, and another one is named",
+		Action: "take back what came and ask the next model of the chain, for the rest of the run",
+		End:    "the last model of the chain fails too: api_error",
+	},
 	Answers: func(_ State, o Outcome) bool { return o.Kind == Overloaded },
 	Limit:   0,
 	Scope:   PerRun,

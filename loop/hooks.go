@@ -6,7 +6,12 @@ package loop
 const HookBlocked Transition = "stop_hook_blocking"
 
 var hookBlocked = &Recovery{
-	Name:     HookBlocked,
+	Name: HookBlocked,
+	Doc: Doc{
+		Cause:  "a stop hook did not accept the answer",
+		Action: "go on, with what the hook said",
+		End:    "still not accepted: stop_hook_prevented",
+	},
 	Answers:  func(_ State, o Outcome) bool { return o.Kind == HooksBlocked },
 	Limit:    8,
 	Scope:    PerRun,

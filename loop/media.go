@@ -9,6 +9,11 @@ const StripMedia Transition = "media_strip_retry"
 
 var stripMedia = &Recovery{
 	Name: StripMedia,
+	Doc: Doc{
+		Cause:  "an image or document was refused, or the request had too many bytes",
+		Action: "put texts that name them in the place of images and documents",
+		End:    "refused again: image_error, or the next way to a smaller request",
+	},
 	Answers: func(_ State, o Outcome) bool {
 		switch {
 		case o.Kind != Failed:

@@ -8,7 +8,12 @@ import "github.com/daruma-agent/daruma/failure"
 const Flatten Transition = "pairing_repair_retry"
 
 var flatten = &Recovery{
-	Name:    Flatten,
+	Name: Flatten,
+	Doc: Doc{
+		Cause:  "the provider refused how calls and results pair, although they do",
+		Action: "ask again with the calls and results of earlier turns as plain text",
+		End:    "refused again: api_error",
+	},
 	Answers: func(_ State, o Outcome) bool { return o.Kind == Failed && o.Failure == failure.ToolPairing },
 	Limit:   1,
 	Scope:   PerRun,

@@ -6,6 +6,7 @@ import "github.com/daruma-agent/daruma/message"
 // before the model is asked again. To add one: one file, and one line below.
 type Recovery struct {
 	Name    Transition
+	Doc     Doc // the same in words
 	Answers func(State, Outcome) bool
 	Limit   int   // uses within Scope
 	Scope   Scope // what gives the uses back

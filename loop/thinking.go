@@ -8,6 +8,11 @@ const StripThinking Transition = "strip_thinking_retry"
 
 var stripThinking = &Recovery{
 	Name: StripThinking,
+	Doc: Doc{
+		Cause:  "the provider refused the signature of a thinking block",
+		Action: "ask again without any thinking of the past",
+		End:    "the rest of the run goes on without it; refused again: api_error",
+	},
 	Answers: func(_ State, o Outcome) bool {
 		return o.Kind == Failed && o.Failure == failure.ThinkingSignature
 	},

@@ -1,0 +1,265 @@
+//go:build unix
+
+package gate
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daruma-agent/daruma/failure"
+	"github.com/daruma-agent/daruma/retry"
+)
+
+// A process of the crowd is this test binary with these variables set.
+const (
+	envURL = "GATE_TEST_URL"
+	envDir = "GATE_TEST_DIR"
+)
+
+func TestMain(m *testing.M) {
+	if url := os.Getenv(envURL); url != "" {
+		io.Copy(io.Discard, os.Stdin) // all begin when the pipe is closed
+		if err := ask(url, os.Getenv(envDir)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	m.Run()
+}
+
+// ask is one process: a request through the gate, repeated as layer 1 says.
+func ask(url, dir string) error {
+	g, err := Open(dir, Key{BaseURL: url, Account: "sk-secret", Model: "m"})
+	if err != nil {
+		return err
+	}
+	ticket := g.Enter(Foreground)
+	var tries retry.State
+	for {
+		if err := ticket.Wait(context.Background()); err != nil {
+			return err
+		}
+		e, err := send(url)
+		if err != nil {
+			return err
+		}
+		if e == nil {
+			return ticket.Report(Outcome{Result: OK})
+		}
+		if err := ticket.Report(Outcome{Result: Limited, After: e.Hint.After}); err != nil {
+			return err
+		}
+		var v retry.Verdict
+		if tries, v = retry.Next(retry.Default(), tries, retry.Facts{Failure: e}); v.Do != retry.Wait {
+			return fmt.Errorf("%s after %d tries: %s", v.Do, tries.Tries, v.Rule)
+		}
+		time.Sleep(v.Min + rand.N(v.Max-v.Min+1))
+	}
+}
+
+func send(url string) (*failure.Error, error) {
+	answer, err := http.Get(url)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode == http.StatusOK {
+		return nil, err
+	}
+	return failure.Classify(failure.Report{Status: answer.StatusCode, Header: answer.Header, Body: body}), nil
+}
+
+// limiter lets one request a second in.
+type limiter struct {
+	mu      sync.Mutex
+	last    time.Time
+	arrived []time.Time
+}
+
+func (l *limiter) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.arrived = append(l.arrived, now)
+	if now.Sub(l.last) < time.Second {
+		w.Header().Set("retry-after", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+		io.WriteString(w, `{"type":"error","error":{"type":"rate_limit_error","message":"Rate limited"}}`)
+		return
+	}
+	l.last = now
+	io.WriteString(w, "{}")
+}
+
+// processes lets n processes ask at once, and returns how many requests the
+// first round had, how many came later, and how long all took.
+func processes(t testing.TB, n int) (l *limiter, first, later int, took time.Duration) {
+	t.Helper()
+	l = &limiter{}
+	server := httptest.NewServer(l)
+	defer server.Close()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	dir := t.TempDir()
+	commands := make([]*exec.Cmd, n)
+	for i := range commands {
+		c := exec.Command(os.Args[0])
+		c.Env = append(os.Environ(), envURL+"="+server.URL, envDir+"="+dir)
+		c.Stdin, c.Stderr = read, os.Stderr
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		commands[i] = c
+	}
+	time.Sleep(time.Duration(n) * 10 * time.Millisecond) // for all to be up
+	began := time.Now()
+	write.Close()
+	for _, c := range commands {
+		if err := c.Wait(); err != nil {
+			t.Errorf("a process failed: %v", err)
+		}
+	}
+	took = time.Since(began)
+	first = len(l.arrived)
+	for i, at := range l.arrived {
+		if at.Sub(l.arrived[0]) > 800*time.Millisecond {
+			first = i
+			break
+		}
+	}
+	return l, first, len(l.arrived) - first, took
+}
+
+func TestTenProcesses(t *testing.T) {
+	t.Parallel()
+	l, first, later, took := processes(t, 10)
+	t.Logf("%d requests in the first round, %d later, %v", first, later, took)
+	if later > 12 { // nine are needed
+		t.Errorf("%d requests after the first round", later)
+	}
+	if n := burst(l.arrived, first, 600*time.Millisecond); n > 2 {
+		t.Errorf("%d requests within 0.6 s", n)
+	}
+}
+
+// BenchmarkFiftyProcesses is the crowd that the package is for: fifty processes
+// on one account that may ask once a second.
+func BenchmarkFiftyProcesses(b *testing.B) {
+	for b.Loop() {
+		l, first, later, took := processes(b, 50)
+		const needed = 49 // the first round lets one in
+		b.ReportMetric(float64(first), "first-round/op")
+		b.ReportMetric(float64(later), "later/op")
+		b.ReportMetric(float64(later)/needed, "later/needed")
+		b.ReportMetric(took.Seconds(), "s-all/op")
+		if float64(later) > 1.2*needed {
+			b.Errorf("%d requests after the first round, %d are needed", later, needed)
+		}
+		if n := burst(l.arrived, first, 600*time.Millisecond); n > 2 {
+			b.Errorf("%d requests within 0.6 s", n)
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state", "gate")
+	key := Key{BaseURL: "https://api.test/", Account: "sk-very-secret", Model: "m"}
+	open := func(k Key) *Gate {
+		g, err := Open(dir, k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	a := open(key).Enter(Foreground)
+	a.Hold()
+	a.Report(Outcome{Result: OK})
+	if names := files(t, dir); !slices.Equal(names, []string{"salt"}) {
+		t.Errorf("with nothing to tell: %v", names)
+	}
+	a.Report(Outcome{Result: Limited, After: time.Minute})
+	for _, same := range []Key{key, {BaseURL: "https://api.test", Account: "sk-very-secret", Model: "m"}} {
+		if h := open(same).Enter(Foreground).Hold(); h.Why != ForLimit {
+			t.Errorf("%v: %+v", same, h)
+		}
+	}
+	for _, other := range []Key{
+		{"https://api.test", "sk-another", "m"}, {"https://api.test", "sk-very-secret", "n"}, {"https://b.test", "sk-very-secret", "m"},
+	} {
+		if h := open(other).Enter(Foreground).Hold(); h != (Hold{}) {
+			t.Errorf("%v: %+v", other, h)
+		}
+	}
+	for _, name := range files(t, dir) {
+		raw, err := os.ReadFile(filepath.Join(dir, name))
+		info, _ := os.Stat(filepath.Join(dir, name))
+		if err != nil || len(raw) == 0 || strings.Contains(name+string(raw), "secret") || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s (%v): %q %v", name, info.Mode(), raw, err)
+		}
+	}
+}
+
+func files(t *testing.T, dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestAStoppedHolderBlocksNobody(t *testing.T) {
+	dir := t.TempDir()
+	g, err := Open(dir, Key{Model: "m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := string(g.store.(file))
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	h := g.Enter(Foreground).Hold()
+	if took := time.Since(began); h.For != 0 || h.Err == nil || took > 5*time.Second {
+		t.Errorf("%+v after %v", h, took)
+	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "salt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, Key{}); err == nil {
+		t.Error("a damaged salt was used")
+	}
+	if _, err := Open(filepath.Join(dir, "salt", "below"), Key{}); err == nil {
+		t.Error("a directory below a file was made")
+	}
+}

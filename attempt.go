@@ -23,6 +23,7 @@ type attempt struct {
 	answer   model.Answer
 	failure  *failure.Error // nil when the answer is whole
 	handover bool           // another model is due
+	later    time.Duration  // when trying again is worth it, if anyone said so
 	aborted  bool
 	began    time.Time
 	first    time.Duration

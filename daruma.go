@@ -58,12 +58,16 @@ type Config struct {
 	MaxTokens int           // output room of an answer that the user chose; 0 leaves it to the model's limits
 	Window    int           // context window, if smaller than the model's
 	Thinking  model.Thinking
-	Parallel  int // pure tools that run at once; 0 means 10 (R75)
+	Fast      bool // ask for the faster variant of the models, as far as it has room
+	Parallel  int  // pure tools that run at once; 0 means 10 (R75)
 
 	Retry  *retry.Policy           // nil means retry.Default
 	Limits map[loop.Transition]int // overrides of the recovery table
 	// Refresh renews the credentials of Wire after the provider refused them.
 	Refresh func(context.Context) error
+	// AskWait asks the person about a long wait; nil, or a policy that is not
+	// Interactive, ends the run with the time to come back.
+	AskWait func(context.Context, WaitQuestion) WaitChoice
 	// StopHooks see each final answer before the run ends, in order.
 	StopHooks []StopHook
 	// Carry returns what must survive a compaction word for word beside the
@@ -93,6 +97,7 @@ type Agent struct {
 	history *session.History
 	state   loop.State // of the last run: session-wide counts
 	scale   scale
+	speed   retry.Speed // of the session
 	// failedSummaries counts in a row; see failuresToStop.
 	failedSummaries int
 

@@ -37,14 +37,15 @@ func (r *run) finish(step loop.Step) {
 	end := &session.End{
 		Reason: step.Reason, IsError: step.Reason.IsError(), Text: joinParts(r.parts), Stop: r.stop, Turns: r.turn,
 		Took: time.Since(r.began), API: r.bill.api, Total: r.bill.total, Wasted: r.bill.waste,
-		Recovered: r.healed, Denials: r.denials, Next: nextStep(step.Reason, r.failure),
+		Recovered: r.healed, Denials: r.denials, Next: nextStep(step.Reason),
 	}
 	if step.Surface {
 		end.Failure = r.surfaced(step)
 		r.say(message.NewFailure(r.history.NextID(), end.Failure.Text(false), end.Failure))
 	}
-	if e := end.Failure; e != nil && e.Hint.Given {
-		end.NextAt = time.Now().Add(e.Hint.After).UTC()
+	if r.later > 0 && step.Surface {
+		end.NextAt = time.Now().Add(r.later).UTC()
+		end.Next = fmt.Sprintf("go on after %s (in %s)", end.NextAt.Local().Format("15:04:05"), r.later.Round(time.Second))
 	}
 	r.emit(end)
 }
@@ -102,7 +103,7 @@ var reasonWords = map[loop.Reason]string{
 }
 
 // nextStep is one line that tells a person what to do now.
-func nextStep(reason loop.Reason, e *failure.Error) string {
+func nextStep(reason loop.Reason) string {
 	switch reason {
 	case loop.Completed:
 		return ""
@@ -118,9 +119,6 @@ func nextStep(reason loop.Reason, e *failure.Error) string {
 		return "continue the session without that file, or with a smaller one"
 	case loop.Refusal:
 		return "rephrase the request, or start a new session"
-	}
-	if e != nil && e.Hint.Given && e.Hint.After > 0 {
-		return fmt.Sprintf("try again in %s: continue the session", e.Hint.After.Round(time.Second))
 	}
 	return "continue the session to try again"
 }

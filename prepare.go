@@ -1,6 +1,8 @@
 package daruma
 
 import (
+	"time"
+
 	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/message"
@@ -17,6 +19,7 @@ func (r *run) build(source model.Source) *model.Request {
 	req := &model.Request{
 		Model: name, System: r.cfg.System, Tools: r.cfg.Tools.Specs(),
 		MaxTokens: r.room(info, draft), Thinking: r.cfg.Thinking, Source: source,
+		Fast: r.cfg.Fast && !r.slow && r.speed.At(time.Now()) == "on",
 	}
 	rules := r.rules(info)
 	if draft.NoThinking {

@@ -17,6 +17,9 @@ func (r *run) retrying(t *attempt, v retry.Verdict) *session.Recovery {
 		Decision: string(v.Do), Rule: v.Rule, Attempt: v.Attempt, Of: v.Of, Lost: lost(t), State: session.Running,
 		From: t.request.Model,
 	}
+	if v.Do == retry.LeaveFast {
+		r.notice(session.Warning, "fast mode is off for now: %s", v.Why)
+	}
 	if v.Do == retry.Wait {
 		rec.Decision, rec.Delay, rec.NextAt = "retry", delay, time.Now().Add(delay).UTC()
 	}

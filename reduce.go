@@ -177,6 +177,9 @@ func (r *run) summary(plan compact.Plan, window int) (string, error) {
 			req.Messages = msgs
 			return &req
 		}, false)
+		if t == nil {
+			return "", r.ctx.Err()
+		}
 		if t.failure == nil {
 			return r.judgeSummary(t, plan)
 		}

@@ -1,7 +1,6 @@
 package daruma
 
 import (
-	"context"
 	"time"
 
 	"github.com/daruma-agent/daruma/failure"
@@ -17,9 +16,11 @@ const keepText = 2000
 
 // sample asks the model for the next answer of the conversation.
 func (r *run) sample() loop.Outcome {
-	build := func() *model.Request { return r.build(model.Main) }
-	t := r.request(build, true)
-	r.pending, r.failure = t, t.failure
+	t := r.request(func() *model.Request { return r.build(model.Main) }, true)
+	if t == nil {
+		return r.aborted()
+	}
+	r.pending, r.failure, r.later = t, t.failure, t.later
 	if t.aborted {
 		return r.aborted()
 	}
@@ -29,9 +30,11 @@ func (r *run) sample() loop.Outcome {
 // request sends what build makes until an answer is whole or layer 1 gives it
 // up. It performs the verdicts of [retry.Next]; build is called for every try,
 // so each one is made from the state of that moment. Failed tries are taken
-// back; the last one is the caller's to settle.
+// back; the last one is the caller's to settle. It returns nil when the run
+// ended between two tries.
 func (r *run) request(build func() *model.Request, show bool) *attempt {
-	var tries retry.State
+	tries := retry.State{Once: r.once, Before: r.waited}
+	r.once, r.slow = false, false
 	for {
 		req := build()
 		req.Try = tries.Tries
@@ -41,33 +44,28 @@ func (r *run) request(build func() *model.Request, show bool) *attempt {
 		}
 		var v retry.Verdict
 		tries, v = retry.Next(r.policy, tries, r.facts(t))
-		if v.Overflow {
-			t.failure.Kind = failure.ContextOverflow // no clamp can fit: the history is too long
+		if v.Do == retry.Ask {
+			v = r.askAboutWait(v, t)
 		}
-		switch v.Do {
-		case retry.HandOver:
-			t.handover = true
-			return t
-		case retry.GiveUp:
+		if v.Do.Ends() {
+			t.end(v)
+			r.once = v.Once
 			return t
 		}
 		// Taken back before the wait: nobody reads for a minute what is void.
 		r.retract(t, string(t.failure.Kind))
-		record := r.retrying(t, v)
-		if !r.follow(v, &tries, record) {
-			record.State = session.Cancelled
-			r.emit(record)
-			return r.stillborn(req)
+		if !r.follow(v, &tries, r.retrying(t, v)) {
+			return nil
 		}
 	}
 }
 
-// stillborn stands for the try that an abort prevented.
-func (r *run) stillborn(req *model.Request) *attempt {
-	t := &attempt{number: r.history.Attempts + 1, request: req, began: time.Now()}
-	r.emit(&session.Begin{Attempt: t.number, Model: req.Model, Source: string(req.Source), MaxTokens: req.MaxTokens})
-	t.fail(r, context.Cause(r.ctx))
-	return t
+// end notes what layer 1 said at last about t.
+func (t *attempt) end(v retry.Verdict) {
+	t.handover, t.later = v.Do == retry.HandOver, v.Later
+	if v.Overflow {
+		t.failure.Kind = failure.ContextOverflow // no clamp can fit: the history is too long
+	}
 }
 
 func (r *run) facts(t *attempt) retry.Facts {
@@ -75,7 +73,45 @@ func (r *run) facts(t *attempt) retry.Facts {
 		Failure: t.failure, Progress: t.answer.Progress(), Source: t.request.Source,
 		MaxTokens: t.request.MaxTokens, Budget: t.request.Thinking.Budget,
 		Fallback: r.models() > 0 && t.request.Source == model.Main, Refresh: r.cfg.Refresh != nil,
+		Fast: t.request.Fast, FastOff: t.failure.FastOff,
 	}
+}
+
+// WaitQuestion asks a person about a wait that is longer than anyone sits
+// through.
+type WaitQuestion struct {
+	Failure  *failure.Error
+	Wait     time.Duration
+	Fallback bool // another model is left
+}
+
+// WaitChoice is the answer.
+type WaitChoice string
+
+// The choices; every other answer stops.
+const (
+	WaitForIt    WaitChoice = "wait"
+	AnotherModel WaitChoice = "model"
+	StopHere     WaitChoice = "stop"
+)
+
+// askAboutWait lets the person choose; without one, or in doubt, the run ends
+// with the time at which it is worth going on.
+func (r *run) askAboutWait(v retry.Verdict, t *attempt) retry.Verdict {
+	q := WaitQuestion{Failure: t.failure, Wait: v.Min, Fallback: r.models() > 0 && t.request.Source == model.Main}
+	choice := StopHere
+	if r.cfg.AskWait != nil {
+		choice = r.cfg.AskWait(r.ctx, q)
+	}
+	switch {
+	case choice == WaitForIt:
+		v.Do = retry.Wait
+	case choice == AnotherModel && q.Fallback:
+		v.Do = retry.HandOver
+	default:
+		v.Do = retry.GiveUp
+	}
+	return v
 }
 
 // models is how many models are left to fall back to.
@@ -100,10 +136,13 @@ func (r *run) follow(v retry.Verdict, tries *retry.State, record *session.Recove
 		if err := r.cfg.Refresh(r.ctx); err != nil {
 			r.notice(session.Warning, "the credentials could not be renewed: %v", err)
 		}
+	case retry.LeaveFast:
+		r.slow = true
+		r.Agent.speed = r.speed.After(v, time.Now())
 	case retry.Wait:
-		waited := record.Delay
-		tries.Waited += waited
-		return r.wait(waited, record)
+		tries.Waited += record.Delay
+		r.waited += record.Delay
+		return r.wait(record.Delay, record)
 	}
 	return r.ctx.Err() == nil
 }

@@ -39,6 +39,7 @@ type run struct {
 	state     loop.State
 	pending   *attempt       // answered, but not yet committed, kept or taken back
 	failure   *failure.Error // the last one, to be surfaced if nothing heals it
+	later     time.Duration  // when trying again is worth it, if anyone said so
 	records   []*session.Recovery
 	stop      string   // why the last answer that was kept stopped
 	parts     []string // text of the answer in progress, over its continuations
@@ -46,6 +47,9 @@ type run struct {
 	bill      bill
 	healed    int
 	mute      bool                 // the journal failed: the run goes on without it
+	waited    time.Duration        // for layer 1, in all requests together
+	once      bool                 // the next request is the one try of a model that stands in
+	slow      bool                 // this request goes on at normal speed
 	compacted int                  // turn of the last summary
 	refills   int                  // summaries in a row that did not last
 	clamp     int                  // max_tokens that fit, once the provider said so; 0: never

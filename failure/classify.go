@@ -41,6 +41,7 @@ func classify(r Report, table []rule) *Error {
 		RequestID: shorten(Redact(e.request), 100),
 		Hint:      e.hint,
 		Numbers:   e.numbers,
+		FastOff:   shorten(Redact(e.header["anthropic-ratelimit-unified-overage-disabled-reason"]), 80),
 		Detail:    shorten(Redact(e.raw), maxDetail),
 	}
 	e.settle(out)

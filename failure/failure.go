@@ -117,6 +117,9 @@ type Error struct {
 	Numbers   Numbers `json:"numbers,omitzero"`
 	Rule      string  `json:"rule,omitzero"`   // the classification rule that decided
 	Detail    string  `json:"detail,omitzero"` // raw text, redacted and bounded
+	// FastOff is the server's reason why the faster variant of a model is closed
+	// to the account (R13).
+	FastOff string `json:"fast_off,omitzero"`
 	// Stalled marks a timeout of our own watchdogs: the stream went silent.
 	Stalled bool `json:"stalled,omitzero"`
 

@@ -81,6 +81,7 @@ func Main(w world) int {
 	if !errors.As(err, &e) {
 		e = usage(err)
 	}
+	tellError(w.Stderr, w.Args, e, err)
 	if e.text != "" {
 		fmt.Fprintf(w.Stderr, "daruma: %s\n", e.text)
 		if e.hint != "" {

@@ -21,6 +21,7 @@ type options struct {
 	fallback  string
 	maxTurns  int
 	retries   int // below zero: not said
+	patience patience
 	mode      string
 	skip      bool // --dangerously-skip-permissions
 	allowed   []string
@@ -29,18 +30,22 @@ type options struct {
 	goOn      bool
 	resume    string
 	noJournal bool
+	partial   bool // --include-partial-messages
+	errorJSON bool // seen by tellError
 	verbose   bool
 }
 
 func (o *options) register(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.BoolVarP(&o.print, "print", "p", false, "run one prompt (from the argument, stdin or both) and exit")
-	f.StringVar(&o.output, "output-format", "text", "with -p: text (the answer) or json (one result object)")
+	f.StringVar(&o.output, "output-format", "text", "with -p: text (the answer), json (one result object) or stream-json (a line for each event)")
+	f.BoolVar(&o.partial, "include-partial-messages", false, "with stream-json: the answers while they are written, too")
 	f.StringVar(&o.model, "model", "", "model to ask (default $ANTHROPIC_MODEL, else "+defaultModel+")")
 	f.StringVar(&o.fallback, "fallback-model", "", "up to three models, separated by commas, for when the first is overloaded")
 	f.IntVar(&o.maxTurns, "max-turns", 0, "end after so many turns (default 250)")
 	f.IntVar(&o.retries, "max-retries", -1, "send a request that failed so many times more before giving up")
 	f.Lookup("max-retries").DefValue = fmt.Sprint(retry.Default().Retries)
+	o.patience.register(f)
 	f.StringVar(&o.mode, "permission-mode", "", "default, acceptEdits, plan, dontAsk or bypassPermissions")
 	f.BoolVar(&o.skip, "dangerously-skip-permissions", false, "the same as --permission-mode bypassPermissions")
 	f.StringArrayVar(&o.allowed, "allowedTools", nil, `rules of what may run without asking, such as "Bash(git diff:*),Edit"`)
@@ -49,6 +54,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.BoolVarP(&o.goOn, "continue", "c", false, "go on with the last session of this folder")
 	f.StringVarP(&o.resume, "resume", "r", "", "go on with the session of this ID")
 	f.BoolVar(&o.noJournal, "no-session-persistence", false, "keep no session on disk")
+	f.BoolVar(&o.errorJSON, errorJSONFlag, false, "say on one JSON line on stderr, too, why it did not succeed")
 	f.BoolVar(&o.verbose, "verbose", false, "show each decision on stderr")
 	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		switch name { // both spellings are in use
@@ -66,11 +72,17 @@ const maxStdin = 10 << 20
 
 // check completes the options from the world and refuses what cannot be.
 func (o *options) check(w *world) error {
-	if !slices.Contains([]string{"text", "json"}, o.output) {
-		return usage(fmt.Errorf("unknown output format %q: text and json are possible", o.output))
+	if !slices.Contains(outputFormats, o.output) {
+		return usage(fmt.Errorf("unknown output format %q: text, json and stream-json are possible", o.output))
+	}
+	if o.partial && o.output != formatStream {
+		return usage(errors.New("--include-partial-messages needs --output-format " + formatStream))
 	}
 	if o.goOn && o.resume != "" {
 		return usage(errors.New("--continue and --resume exclude each other"))
+	}
+	if err := o.patience.check(); err != nil {
+		return usage(err)
 	}
 	if o.maxTurns < 0 {
 		return usage(fmt.Errorf("--max-turns %d: a positive number is needed", o.maxTurns))

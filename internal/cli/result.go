@@ -8,7 +8,6 @@ import (
 	"github.com/daruma-agent/daruma"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/session"
-	"github.com/go-json-experiment/json"
 )
 
 // resultLine is the one object of --output-format json: the fields that
@@ -23,7 +22,8 @@ type resultLine struct {
 	Result     string           `json:"result"`
 	Stop       *string          `json:"stop_reason"`
 	CostUSD    *float64         `json:"total_cost_usd"` // null: not known
-	Usage      usage4           `json:"usage"`
+	Usage      *apiTokens       `json:"usage"`
+	Models     byModel          `json:"modelUsage"`
 	Denials    []session.Denial `json:"permission_denials"`
 	Errors     []string         `json:"errors,omitzero"`
 	Reason     loop.Reason      `json:"terminal_reason"`
@@ -39,29 +39,13 @@ type resultLine struct {
 	Wasted   *session.Total `json:"wasted,omitzero"`
 }
 
-type usage4 struct {
-	Input      int `json:"input_tokens"`
-	Output     int `json:"output_tokens"`
-	CacheWrite int `json:"cache_creation_input_tokens"`
-	CacheRead  int `json:"cache_read_input_tokens"`
-}
-
 type recoverySum struct {
 	Recovered int                `json:"recovered"`
 	Records   []session.Recovery `json:"records"`
 }
 
-// printResult writes the outcome of a run to stdout: the text of the answer,
-// or the result object.
-func printResult(out io.Writer, format string, r *daruma.Result, s *setup, exit int) error {
-	if format == "json" {
-		line, err := json.Marshal(toLine(r, s, exit), session.JSONOptions())
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(out, "%s\n", line)
-		return err
-	}
+// printText writes the text of the answer.
+func printText(out io.Writer, r *daruma.Result) error {
 	text := strings.TrimRight(r.Text, "\n")
 	if text == "" {
 		return nil
@@ -70,12 +54,12 @@ func printResult(out io.Writer, format string, r *daruma.Result, s *setup, exit 
 	return err
 }
 
-func toLine(r *daruma.Result, s *setup, exit int) resultLine {
+func toLine(r *daruma.Result, id string, exit int) resultLine {
 	line := resultLine{
 		Type: "result", Subtype: subtype(r.Reason), IsError: r.IsError,
 		DurationMS: r.Took.Milliseconds(), APIMS: r.API.Milliseconds(), Turns: r.Turns, Result: r.Text,
-		Usage:   usage4{r.Total.Usage.Input, r.Total.Usage.Output, r.Total.Usage.CacheWrite, r.Total.Usage.CacheRead},
-		Denials: r.Denials, Reason: r.Reason, Session: s.session, UUID: newID(),
+		Usage:   toTokens(r.Total.Usage),
+		Denials: r.Denials, Reason: r.Reason, Session: id, UUID: newID(),
 		ExitCode: exit, Next: r.Next,
 		Recovery: recoverySum{Recovered: r.Recovered, Records: r.Recoveries},
 	}

@@ -50,14 +50,17 @@ func headless(w *world, o *options, s *setup) error {
 	}
 	stop, code := onSignals(agent, w.Stderr)
 	defer stop()
+	out := newOutput(w, o, s)
 	events := agent.Run(context.Background(), o.prompt)
 	if o.prompt == "" {
 		events = agent.Continue(context.Background())
 	}
-	result, err := daruma.Collect(tee(events, show.event))
+	result, err := daruma.Collect(out.follow(tee(events, show.event)))
 	show.done()
 	if err != nil {
-		return s.callError(w, err)
+		e := s.unwritable(w, err)
+		out.stillborn(err, e)
+		return e
 	}
 	if result.Session == "" {
 		result.Session = s.session
@@ -66,19 +69,13 @@ func headless(w *world, o *options, s *setup) error {
 	if signalled := code(); signalled != 0 && result.IsError {
 		exit = signalled
 	}
-	if err := printResult(w.Stdout, o.output, result, s, exit); err != nil {
-		return fail(exitFailed, "the answer is in the session: "+s.path, "stdout cannot be written: %v", err)
+	if err := out.finish(result, exit); err != nil {
+		return fail(exitFailed, out.elsewhere(), "stdout cannot be written: %v", err)
 	}
 	if exit == exitOK {
 		return nil
 	}
-	what, step := ending(result)
-	return &exitError{exit, what, s.goOn(step)}
-}
-
-// callError turns an error of the call itself into an exit.
-func (s *setup) callError(w *world, err error) error {
-	return s.unwritable(w, err)
+	return s.exitOf(result, exit)
 }
 
 // lastWords is one line about a run that did not complete.

@@ -147,6 +147,8 @@ func promises(code int, stdout, stderr string) string {
 	if !strings.HasPrefix(stdout, "{") {
 		return ""
 	}
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	stdout = lines[len(lines)-1] // of a stream, the result is the last line
 	var result struct {
 		Type    string `json:"type"`
 		Subtype string `json:"subtype"`

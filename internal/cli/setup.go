@@ -307,7 +307,7 @@ func (s *setup) endEarlierLife() {
 	}
 }
 
-func (s *setup) unwritable(w *world, err error) error {
+func (s *setup) unwritable(w *world, err error) *exitError {
 	return fail(exitConfig, "make it writable, set XDG_STATE_HOME, or run with --no-session-persistence",
 		"%s cannot be used: %v", w.stateDir(), err)
 }

@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/daruma-agent/daruma"
+	"github.com/daruma-agent/daruma/loop"
+	"github.com/daruma-agent/daruma/model"
+	"github.com/daruma-agent/daruma/permission"
+	"github.com/daruma-agent/daruma/retry"
+	"github.com/daruma-agent/daruma/session"
+	"github.com/go-json-experiment/json"
+)
+
+const formatStream = "stream-json"
+
+// outputFormats are the values of --output-format.
+var outputFormats = []string{"text", "json", formatStream}
+
+// output is what a run with -p writes to stdout.
+type output struct {
+	w      *world
+	o      *options
+	s      *setup
+	stream *stream // nil unless the format is stream-json
+	bill   byModel
+	broken error // stdout cannot be written: nobody is there any more
+}
+
+func newOutput(w *world, o *options, s *setup) *output {
+	t := &output{w: w, o: o, s: s, bill: byModel{}}
+	if o.output == formatStream {
+		policy := retry.Default()
+		if s.config.Retry != nil {
+			policy = *s.config.Retry
+		}
+		t.stream = &stream{id: newID, session: s.session, retries: policy.Retries, partial: o.partial}
+	}
+	return t
+}
+
+// follow writes each event as it comes. It leaves the run when nobody reads
+// any more: work that nobody sees must not go on.
+func (t *output) follow(events iter.Seq2[session.Event, error]) iter.Seq2[session.Event, error] {
+	return func(yield func(session.Event, error) bool) {
+		if t.stream != nil {
+			t.write(t.first())
+			for _, note := range t.s.notes {
+				t.write(noticeLine{t.stream.head("system", "informational"), note, string(session.Info)})
+			}
+		}
+		if t.broken != nil {
+			return
+		}
+		for e, err := range events {
+			if err == nil {
+				t.bill.add(e)
+				t.event(e)
+			}
+			if !yield(e, err) || t.broken != nil {
+				return
+			}
+		}
+	}
+}
+
+func (t *output) event(e session.Event) {
+	if t.stream == nil {
+		return
+	}
+	for _, line := range t.stream.lines(e) {
+		t.write(line)
+	}
+}
+
+func (t *output) write(line any) {
+	if t.broken != nil {
+		return
+	}
+	data, err := json.Marshal(line, session.JSONOptions())
+	if err == nil {
+		// What tools give for screens is not cleaned on its way here.
+		_, err = fmt.Fprintf(t.w.Stdout, "%s\n", t.s.config.Redact.Known(string(data)))
+	}
+	t.broken = err
+}
+
+// first is the line with which a run begins.
+func (t *output) first() initLine {
+	cfg := t.s.config
+	line := initLine{
+		head: t.stream.head("system", "init"), Dir: cfg.Dir, Model: cfg.Models[0], Fallbacks: cfg.Models[1:],
+		Mode: string(permission.Default), Tools: cfg.Tools.Names(), KeySource: "none",
+		Version: Version(), Agent: "daruma", Style: "default",
+		MCPServers: []string{}, Commands: []string{}, Skills: []string{}, Plugins: []string{},
+		Resumed: cfg.History != nil && len(cfg.History.Messages) > 0,
+	}
+	if cfg.Permission != nil {
+		line.Mode = string(cfg.Permission.Mode)
+	}
+	if t.w.env("ANTHROPIC_API_KEY") != "" {
+		line.KeySource = "ANTHROPIC_API_KEY"
+	}
+	return line
+}
+
+// finish writes the result.
+func (t *output) finish(r *daruma.Result, exit int) error {
+	if t.broken != nil {
+		return t.broken
+	}
+	if t.o.output == "text" {
+		return printText(t.w.Stdout, r)
+	}
+	line := toLine(r, t.s.session, exit)
+	line.Models = t.bill
+	t.write(line)
+	return t.broken
+}
+
+// elsewhere says where the answer is that could not be written.
+func (t *output) elsewhere() string {
+	switch {
+	case t.s.path == "":
+		return "run it again"
+	case t.stream != nil:
+		return t.s.goOn("go on")
+	}
+	return "the answer is in the session: " + t.s.path
+}
+
+// stillborn writes the result of a run that could not start: who reads lines
+// waits for it.
+func (t *output) stillborn(cause error, e *exitError) {
+	if t.stream == nil {
+		return
+	}
+	r := &daruma.Result{Session: t.s.session, End: session.End{Reason: loop.SetupFailed, IsError: true, Next: e.hint}}
+	line := toLine(r, t.s.session, e.code)
+	line.Errors, line.Models = []string{fmt.Sprint(cause)}, t.bill
+	t.write(line)
+}
+
+// byModel is what each model of a run was asked for, helper requests and failed
+// attempts included.
+type byModel map[string]*modelUsage
+
+type modelUsage struct {
+	Input      int     `json:"inputTokens"`
+	Output     int     `json:"outputTokens"`
+	CacheRead  int     `json:"cacheReadInputTokens"`
+	CacheWrite int     `json:"cacheCreationInputTokens"`
+	Searches   int     `json:"webSearchRequests"`
+	USD        float64 `json:"costUSD"` // as far as it is known
+	Window     int     `json:"contextWindow"`
+	MaxOutput  int     `json:"maxOutputTokens"`
+
+	attempts map[int]bool
+}
+
+func (m byModel) add(e session.Event) {
+	switch b := e.Body.(type) {
+	case *session.Begin:
+		u := m[b.Model]
+		if u == nil {
+			info := model.Lookup(b.Model)
+			u = &modelUsage{Window: info.Window, MaxOutput: info.MaxOutput, attempts: map[int]bool{}}
+			m[b.Model] = u
+		}
+		u.attempts[b.Attempt] = true
+	case *session.Commit:
+		m.spend(b.Attempt, b.Spent)
+	case *session.Continue:
+		m.spend(b.Attempt, b.Spent)
+	case *session.Retract:
+		m.spend(b.Attempt, b.Spent)
+	}
+}
+
+func (m byModel) spend(attempt int, s session.Spent) {
+	for _, u := range m {
+		if u.attempts[attempt] {
+			u.Input += s.Usage.Input
+			u.Output += s.Usage.Output
+			u.CacheRead += s.Usage.CacheRead
+			u.CacheWrite += s.Usage.CacheWrite
+			u.USD += s.USD
+		}
+	}
+}

@@ -413,7 +413,6 @@ func (c *claude) infos() []Finding {
 	return nil
 }
 
-// refused reports whether the last request was refused for its thinking.
 func (c *claude) refused() bool {
 	for k := len(c.way) - 1; k >= 0; k-- {
 		if r := c.recs[c.way[k]]; r.Type == "assistant" && !r.bad {

@@ -161,7 +161,7 @@ func (x *examiner) thinking(e *entry, b *message.Block, at place, remove func(*p
 		x.find(RefusedThinking, e, at.line, remove, "thinking that is to be left out")
 	case b.Type == message.Thinking && b.Signature == "":
 		x.find(Unsigned, e, at.line, remove, "thinking without a signature")
-	case b.Type == message.Thinking && alteredSignature(b.Signature):
+	case b.Type == message.Thinking && x.altered(b.Signature):
 		x.find(Altered, e, at.line, remove, "the signature of a thinking block is not whole")
 	case signer(b.Signature) != "" && b.Model != "" && !sameModel(signer(b.Signature), b.Model):
 		x.find(Altered, e, at.line, remove, "a thinking block of %s is signed by %s", b.Model, signer(b.Signature))
@@ -171,18 +171,22 @@ func (x *examiner) thinking(e *entry, b *message.Block, at place, remove func(*p
 	}
 }
 
-// alteredSignature reports whether a signature cannot be what the API wrote:
-// long, and base64. Whether the words still fit to it only the API can tell.
-func alteredSignature(s string) bool {
+// altered reports whether a signature cannot be what the API wrote: long, and
+// base64. Whether the words still fit to it only the API can tell.
+func (x *examiner) altered(s string) bool {
 	if strings.HasPrefix(s, "{") || s == unsignedWire {
 		return false // of another API
 	}
-	_, err := base64.StdEncoding.DecodeString(s)
-	if err != nil {
-		_, err = base64.URLEncoding.DecodeString(s)
+	if x.format == Codex { // its padding is not always that of base64
+		return len(s) < minSignature || strings.ContainsFunc(strings.TrimRight(s, "="), func(r rune) bool {
+			return r >= 0x80 || !idByte(byte(r)) && r != '+' && r != '/'
+		})
 	}
-	return err != nil || len(s) < 24
+	_, err := base64.StdEncoding.DecodeString(s)
+	return err != nil || len(s) < minSignature
 }
+
+const minSignature = 24
 
 // signer returns the model that a signature names in clear, if it does.
 func signer(signature string) string {

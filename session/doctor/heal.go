@@ -98,7 +98,7 @@ func (x *examiner) read(f *File) {
 	for i := len(x.talk) - 1; i >= 0 && x.model == ""; i-- {
 		x.model = x.talk[i].msg.Model
 	}
-	x.strip = f.DropThinking
+	x.strip = f.DropThinking || x.patient.refused()
 }
 
 // verify holds the cure to its promise: a conversation that breaks no rule, or

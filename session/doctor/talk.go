@@ -63,6 +63,8 @@ type patient interface {
 	structure() []Finding
 	// infos finds what is worth knowing.
 	infos() []Finding
+	// refused reports whether the last request was refused for its thinking.
+	refused() bool
 
 	remove(p *plan, e *entry, at place)
 	removeEntry(p *plan, e *entry)

@@ -56,7 +56,7 @@ func chat(w *world, o *options, s *setup) error {
 		t.term.SetSize(width, height)
 	}
 	t.show = &renderer{out: t.term, colour: w.colour(true), verbose: o.verbose, stream: true, lines: true}
-	s.config.Ask = t.ask
+	s.config.Ask, s.config.AskWait = t.ask, t.askWait
 	if t.agent, err = daruma.New(s.config); err != nil {
 		return fail(exitConfig, "", "%v", err)
 	}
@@ -185,16 +185,6 @@ func summary(r *daruma.Result) string {
 
 // ask puts a permission question to the person.
 func (t *talk) ask(ctx context.Context, q permission.Question) (permission.Answer, error) {
-	answers := make(chan string)
-	t.mu.Lock()
-	t.answer = answers
-	t.mu.Unlock()
-	defer func() {
-		t.mu.Lock()
-		t.answer = nil
-		t.mu.Unlock()
-		t.prompt("> ")
-	}()
 	t.show.line(t.show.paint(yellow, "? "+q.Call.Name+" "+brief(q.Call.Input)))
 	t.show.line(t.show.paint(dim, "  "+q.Reason))
 	keys := "  y yes · n no, and stop · or say what to do instead"
@@ -202,17 +192,12 @@ func (t *talk) ask(ctx context.Context, q permission.Question) (permission.Answe
 		keys = "  y yes · a always (" + q.Suggestions[0].String() + ") · n no, and stop · or say what to do instead"
 	}
 	t.show.line(keys)
-	t.prompt("y/a/n> ")
-	for {
-		select {
-		case <-ctx.Done():
-			return permission.Answer{}, context.Cause(ctx)
-		case line := <-answers:
-			if answer, ok := understand(line, q); ok {
-				return answer, nil
-			}
-		}
-	}
+	var answer permission.Answer
+	t.answers(ctx, "y/a/n> ", func(line string) (ok bool) {
+		answer, ok = understand(line, q)
+		return ok
+	})
+	return answer, context.Cause(ctx)
 }
 
 func understand(line string, q permission.Question) (permission.Answer, bool) {
@@ -257,6 +242,57 @@ func (k *keys) Read(p []byte) (int, error) {
 		}
 		if len(kept) > 0 || err != nil {
 			return len(kept), err
+		}
+	}
+}
+
+// askWait lets the person choose what to do about a long wait.
+func (t *talk) askWait(ctx context.Context, q daruma.WaitQuestion) daruma.WaitChoice {
+	until := time.Now().Add(q.Wait)
+	t.show.line(t.show.paint(yellow, fmt.Sprintf("⏸ %s: the provider asks to wait %s, until %s",
+		strings.ReplaceAll(string(q.Failure.Kind), "_", " "), round(q.Wait), until.Local().Format(time.TimeOnly))))
+	t.show.line(t.show.paint(dim, "  "+q.Failure.Text(true)))
+	keys := "  w wait · n stop (what you typed is kept)"
+	if q.Fallback {
+		keys = "  w wait · m another model · n stop (what you typed is kept)"
+	}
+	t.show.line(keys)
+	choice := daruma.StopHere
+	t.answers(ctx, "w/m/n> ", func(line string) bool {
+		switch strings.ToLower(line) {
+		case "w", "wait":
+			choice = daruma.WaitForIt
+		case "m", "model":
+			choice = daruma.AnotherModel
+		case "":
+			return false
+		}
+		return true
+	})
+	return choice
+}
+
+// answers puts a question: lines go to take, until it understands one.
+func (t *talk) answers(ctx context.Context, prompt string, take func(line string) bool) {
+	lines := make(chan string, 16) // a line that comes too late has a place to go
+	t.mu.Lock()
+	t.answer = lines
+	t.mu.Unlock()
+	t.prompt(prompt)
+	defer func() {
+		t.mu.Lock()
+		t.answer = nil
+		t.mu.Unlock()
+		t.prompt("> ")
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case line := <-lines:
+			if take(line) {
+				return
+			}
 		}
 	}
 }

@@ -21,7 +21,7 @@ type options struct {
 	fallback  string
 	maxTurns  int
 	retries   int // below zero: not said
-	patience patience
+	patience  patience
 	mode      string
 	skip      bool // --dangerously-skip-permissions
 	allowed   []string

@@ -67,7 +67,7 @@ func prepare(w *world, o *options) (*setup, error) {
 	return s, nil
 }
 
-func (s *setup) wire(w *world, _ *options) error {
+func (s *setup) wire(w *world, o *options) error {
 	base := w.env("ANTHROPIC_BASE_URL")
 	key, token := w.env("ANTHROPIC_API_KEY"), w.env("ANTHROPIC_AUTH_TOKEN")
 	if base == "" {
@@ -80,7 +80,7 @@ func (s *setup) wire(w *world, _ *options) error {
 	if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return fail(exitConfig, "it should look like https://api.example.com", "ANTHROPIC_BASE_URL is no address: %q", failure.Redact(base))
 	}
-	wire, err := anthropic.New(anthropic.Config{BaseURL: base, APIKey: key, AuthToken: token, Proxy: http.ProxyFromEnvironment})
+	wire, err := anthropic.New(anthropic.Config{BaseURL: base, APIKey: key, AuthToken: token, Proxy: http.ProxyFromEnvironment, Timeouts: o.patience.timeouts()})
 	if err != nil {
 		return fail(exitConfig, "check ANTHROPIC_BASE_URL and the keys", "%v", err)
 	}
@@ -151,11 +151,13 @@ func (s *setup) retries(w *world, o *options) error {
 		}
 		n = min(n, mostRetries)
 	}
+	p := retry.Default()
 	if n >= 0 {
-		p := retry.Default()
 		p.Retries = n
-		s.config.Retry = &p
 	}
+	o.patience.apply(&p, !o.print)
+	s.config.Retry = &p
+	s.config.MaxUSD, s.config.MaxTime, s.config.Fast = o.patience.maxUSD, o.patience.maxTime, o.patience.fast
 	return nil
 }
 

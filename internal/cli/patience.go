@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/daruma-agent/daruma/model/anthropic"
+	"github.com/daruma-agent/daruma/retry"
+	"github.com/spf13/pflag"
+)
+
+// patience are the flags about waiting, budgets and speed.
+type patience struct {
+	waitForLimit time.Duration
+	unattended   bool
+	maxUSD       float64
+	maxTime      time.Duration
+	idle         time.Duration
+	fast         bool
+}
+
+// defaultLimitWait is --wait-for-limit without a value.
+const defaultLimitWait = 6 * time.Hour
+
+func (p *patience) register(f *pflag.FlagSet) {
+	f.DurationVar(&p.waitForLimit, "wait-for-limit", 0, "wait for a limit to be lifted, so long in all (without a value: 6h)")
+	f.Lookup("wait-for-limit").NoOptDefVal = defaultLimitWait.String()
+	f.BoolVar(&p.unattended, "unattended", false, "nobody waits: repeat for hours what passes by itself, within caps")
+	f.Float64Var(&p.maxUSD, "max-budget-usd", 0, "end when so many US dollars are spent, failed tries included (an estimate)")
+	f.DurationVar(&p.maxTime, "max-time", 0, "end after so long, waits included, such as 30m")
+	f.DurationVar(&p.idle, "stream-idle-timeout", 0, "how long a stream may be silent before it counts as broken (default 5m)")
+	f.BoolVar(&p.fast, "fast", false, "ask for the faster variant of the model, as far as it has room")
+}
+
+func (p *patience) check() error {
+	switch {
+	case p.waitForLimit < 0 || p.maxTime < 0 || p.idle < 0:
+		return errors.New("a time must be positive, such as 30m or 6h")
+	case p.maxUSD < 0:
+		return fmt.Errorf("--max-budget-usd %v: a positive number is needed", p.maxUSD)
+	}
+	return nil
+}
+
+// apply changes a policy. Unattended includes waiting for limits.
+func (p *patience) apply(policy *retry.Policy, interactive bool) {
+	policy.Interactive = interactive
+	policy.WaitForLimit = p.waitForLimit
+	policy.Unattended = p.unattended
+	if p.unattended && p.waitForLimit > 0 {
+		policy.TotalLimit = p.waitForLimit
+	}
+}
+
+// timeouts are the watchdogs of the wire: all of them under the one limit that
+// the person chose.
+func (p *patience) timeouts() anthropic.Timeouts {
+	return anthropic.Timeouts{FirstByte: p.idle, Bytes: p.idle, Events: p.idle}
+}

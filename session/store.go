@@ -71,6 +71,17 @@ func (s Store) Open(id string) (*Journal, *History, int, error) {
 	return j, h, damaged, nil
 }
 
+// Load reads the session called id, of whatever project, without taking it for
+// writing: another process may work on it.
+func (s Store) Load(id string) (*History, error) {
+	path, err := s.find(id)
+	if err != nil {
+		return nil, err
+	}
+	h, _, err := load(path)
+	return h, err
+}
+
 // owner names the process that works on the session at path.
 func owner(path string) string {
 	h, _, err := load(path)

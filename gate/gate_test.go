@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// memory is a store that all processes of a test share.
+// memoryStore is a store that all processes of a test share.
 type memoryStore struct {
 	mu  sync.Mutex
 	raw []byte
@@ -380,4 +380,24 @@ func TestAClockThatIsSetBackForgets(t *testing.T) {
 	if diff := cmp.Diff([]bool{true, true, false}, held); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// FuzzState feeds a gate with files that no gate wrote.
+func FuzzState(f *testing.F) {
+	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	f.Add([]byte(`{"epoch":1,"until":"2030-01-01T12:01:00Z","gap_ns":1000000000,"changed":"2030-01-01T12:00:00Z"}`), uint8(1))
+	f.Add([]byte(`{"gap_ns":60000000000,"next":"2030-01-01T12:03:00Z","changed":"2030-01-01T12:00:00Z"}`), uint8(2))
+	f.Fuzz(func(t *testing.T, raw []byte, result uint8) {
+		m := &memoryStore{raw: raw}
+		g := &Gate{Now: func() time.Time { return now }, Rand: chance(int(result)), store: m}
+		ticket := g.Enter(Priority(result % 2))
+		for range 3 {
+			if h := ticket.Hold(); h.For > trust+spread+backStep || h.Err != nil {
+				t.Errorf("held for %v (%s), %v", h.For, h.Why, h.Err)
+			}
+			if err := ticket.Report(Outcome{Result: Result(result % 6), After: time.Duration(result) * time.Hour}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }

@@ -106,11 +106,11 @@ func (l *limiter) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	io.WriteString(w, "{}")
 }
 
-// processes lets n processes ask at once, and returns how many requests the
-// first round had, how many came later, and how long all took.
-func processes(t testing.TB, n int) (l *limiter, first, later int, took time.Duration) {
+// processes lets n processes ask at once, and returns when the requests arrived,
+// how many the first round had, how many came later, and how long all took.
+func processes(t testing.TB, n int) (arrived []time.Time, first, later int, took time.Duration) {
 	t.Helper()
-	l = &limiter{}
+	l := &limiter{}
 	server := httptest.NewServer(l)
 	defer server.Close()
 	read, write, err := os.Pipe()
@@ -138,6 +138,8 @@ func processes(t testing.TB, n int) (l *limiter, first, later int, took time.Dur
 		}
 	}
 	took = time.Since(began)
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	first = len(l.arrived)
 	for i, at := range l.arrived {
 		if at.Sub(l.arrived[0]) > 800*time.Millisecond {
@@ -145,17 +147,17 @@ func processes(t testing.TB, n int) (l *limiter, first, later int, took time.Dur
 			break
 		}
 	}
-	return l, first, len(l.arrived) - first, took
+	return l.arrived, first, len(l.arrived) - first, took
 }
 
 func TestTenProcesses(t *testing.T) {
 	t.Parallel()
-	l, first, later, took := processes(t, 10)
+	arrived, first, later, took := processes(t, 10)
 	t.Logf("%d requests in the first round, %d later, %v", first, later, took)
 	if later > 12 { // nine are needed
 		t.Errorf("%d requests after the first round", later)
 	}
-	if n := burst(l.arrived, first, 600*time.Millisecond); n > 2 {
+	if n := burst(arrived, first, 600*time.Millisecond); n > 2 {
 		t.Errorf("%d requests within 0.6 s", n)
 	}
 }
@@ -164,7 +166,7 @@ func TestTenProcesses(t *testing.T) {
 // on one account that may ask once a second.
 func BenchmarkFiftyProcesses(b *testing.B) {
 	for b.Loop() {
-		l, first, later, took := processes(b, 50)
+		arrived, first, later, took := processes(b, 50)
 		const needed = 49 // the first round lets one in
 		b.ReportMetric(float64(first), "first-round/op")
 		b.ReportMetric(float64(later), "later/op")
@@ -173,7 +175,7 @@ func BenchmarkFiftyProcesses(b *testing.B) {
 		if float64(later) > 1.2*needed {
 			b.Errorf("%d requests after the first round, %d are needed", later, needed)
 		}
-		if n := burst(l.arrived, first, 600*time.Millisecond); n > 2 {
+		if n := burst(arrived, first, 600*time.Millisecond); n > 2 {
 			b.Errorf("%d requests within 0.6 s", n)
 		}
 	}

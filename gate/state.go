@@ -56,7 +56,7 @@ func (s *state) enter(t *Ticket, now time.Time, chance float64) Hold {
 			wait += backStep
 		}
 		return Hold{For: wait, Why: ForLimit, Until: s.Reset}
-	case !s.Until.IsZero() && now.Before(s.Lease):
+	case !s.Until.IsZero() && now.Before(s.Lease) && s.Prober != t.id:
 		return Hold{For: glance + part(spread, chance), Why: ForProbe, Until: s.Reset}
 	case !s.Until.IsZero():
 		s.Prober, s.Lease = t.id, now.Add(lease)

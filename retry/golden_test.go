@@ -43,7 +43,7 @@ func ruleTable() string {
 	}
 	seen := map[row]map[string]bool{}
 	tiny := small()
-	tiny.Retries, tiny.UnattendedRetries, tiny.TotalLimit = 1, 1, 41*time.Second
+	tiny.Retries, tiny.UnattendedRetries, tiny.TotalLimit = 1, 1, 40*time.Second
 	for _, m := range modes {
 		for _, kind := range failure.Kinds {
 			walk(m.of(tiny), []failure.Kind{kind}, func(e edge) {

@@ -15,7 +15,7 @@ func small() Policy {
 		Retries: 2, Base: time.Second, Cap: 4 * time.Second, Jitter: 1, HintLimit: 8 * time.Second,
 		Handover: 2, Stalls: 1, Thoughts: 1, Refreshes: 1,
 		UnattendedRetries: 3, UnattendedCap: 8 * time.Second,
-		WaitLimit: 30 * time.Second, TotalLimit: 70 * time.Second,
+		WaitLimit: 20 * time.Second, TotalLimit: 45 * time.Second,
 	}
 }
 
@@ -47,7 +47,7 @@ var words = []failure.Error{
 	{Retry: failure.RetryYes},
 	{Retry: failure.RetryYes, Hint: failure.Hint{Given: true}},
 	{Retry: failure.RetryAfter, Hint: failure.Hint{Given: true, After: 6 * time.Second}},
-	{Retry: failure.RetryAfter, Hint: failure.Hint{Given: true, After: 40 * time.Second}},
+	{Retry: failure.RetryAfter, Hint: failure.Hint{Given: true, After: 25 * time.Second}},
 	{Retry: failure.RetryAfter, Hint: failure.Hint{Given: true, After: 100 * time.Hour}},
 	{Retry: failure.RetryAfter, Hint: failure.Hint{Reset: "9PM"}},
 	{Retry: failure.RetryNo, Hint: failure.Hint{Given: true, After: 6 * time.Second}},
@@ -148,6 +148,9 @@ func walk(p Policy, kinds []failure.Kind, visit func(edge)) [][]int32 {
 				continue
 			}
 			to.Tries = 0 // only a number for people: no rule reads it
+			if !p.Unattended && p.WaitForLimit == 0 && p.Total == 0 {
+				to.Waited = 0 // nor, without a limit on time, this
+			}
 			j, known := index[to]
 			if !known {
 				j = int32(len(states))

@@ -35,6 +35,10 @@ type Request struct {
 	Source    Source
 	Fast      bool // ask for the faster variant of the model
 	Try       int  // number of the retry, 0 on the first try
+
+	// Unstreamed asks for the answer in one piece (R28). The events are the
+	// same, and come all at once. A wire may grant less output room then.
+	Unstreamed bool
 }
 
 // Tool describes one tool to the model.
@@ -82,7 +86,7 @@ type EventKind uint8
 // The events of a stream. A complete stream is EventStart, blocks, EventStop;
 // anything else ends in an error.
 const (
-	EventStart      EventKind = iota + 1 // the answer began: ID, Model, Usage
+	EventStart      EventKind = iota + 1 // the answer began: ID, Model, Usage, Limits
 	EventBlockStart                      // Block as far as it is known
 	EventDelta                           // Delta and Text: what was added to the block
 	EventBlockStop                       // Block, complete
@@ -114,6 +118,8 @@ type Event struct {
 	Stop      StopReason
 	Detail    string // the provider's words about the stop
 	Usage     Usage  // so far, cumulative
+
+	Limits *RateLimits // of EventStart, where the provider tells of limits
 }
 
 // Model is a wire to a provider.

@@ -58,7 +58,7 @@ func buildOnce(b *testing.B, c *Client, r *model.Request) int64 {
 	if err != nil {
 		b.Fatal(err)
 	}
-	req, err := c.post(b.Context(), "/v1/messages", r, pieces)
+	req, err := c.post(b.Context(), "/v1/messages", r, pieces, Key{})
 	if err != nil {
 		b.Fatal(err)
 	}

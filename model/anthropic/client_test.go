@@ -82,7 +82,7 @@ func TestHeaders(t *testing.T) {
 		return nil, errors.New("enough")
 	})
 	c := mustNew(t, Config{
-		APIKey: "key", AuthToken: "token", Version: "2026-10-21", Beta: []string{"a", "b"},
+		APIKey: "key", AuthToken: "token", Profile: Profile{Version: "2026-10-21", Keys: KeyAsHeader}, Beta: []string{"a", "b"},
 		Headers: map[string]string{"x-team": "red", "User-Agent": "mine"}, Transport: record,
 	})
 	_, _ = collect(t.Context(), c, &model.Request{Fast: true, Try: 3, Source: model.SubAgent})

@@ -11,13 +11,9 @@ import (
 // CountTokens asks the API how many tokens the prompt of r has. Its errors are
 // those of [Client.Stream].
 func (c *Client) CountTokens(ctx context.Context, r *model.Request) (int, error) {
-	b, err := c.encodeCount(r)
-	if err != nil {
-		return 0, c.refuse(err)
-	}
-	s := c.newStream(ctx)
+	s := c.newStream(ctx, r)
 	defer s.leave()
-	req, err := c.post(s.requestCtx, "/v1/messages/count_tokens", r, b)
+	req, err := s.prepare("/v1/messages/count_tokens", c.encodeCount)
 	if err != nil {
 		return 0, err
 	}

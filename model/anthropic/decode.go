@@ -21,6 +21,7 @@ type decoder struct {
 	progress  func()
 	classify  func(data []byte) *failure.Error // of an error event
 	requestID string
+	limits    *model.RateLimits
 
 	started bool
 	done    bool // message_stop came
@@ -164,7 +165,7 @@ func (d *decoder) messageStart() error {
 	d.started, d.model = true, m.Model
 	d.usage = m.Usage.over(model.Usage{})
 	d.stopped(m.wireStop)
-	d.put(model.Event{Kind: model.EventStart, ID: m.ID, Model: m.Model, RequestID: d.requestID, Usage: d.usage})
+	d.put(model.Event{Kind: model.EventStart, ID: m.ID, Model: m.Model, RequestID: d.requestID, Usage: d.usage, Limits: d.limits})
 	return nil
 }
 
@@ -323,6 +324,9 @@ func (d *decoder) whole(data []byte) (recognised bool, err error) {
 	}
 	for _, content := range m.Content {
 		d.begin(content)
+		if input := d.open.startIn; len(input) > 0 {
+			d.grow(model.DeltaInput, string(input)) // as a stream tells it
+		}
 		d.finish()
 	}
 	d.done = true

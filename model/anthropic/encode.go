@@ -62,13 +62,17 @@ var cacheMark = []byte(`,"cache_control":{"type":"ephemeral"}`)
 // system prompt or the tools.
 const marksOnMessages = 2
 
-// encodeRequest returns the body that asks r as a stream.
+// encodeRequest returns the body that asks r.
 func (c *Client) encodeRequest(r *model.Request) (body, error) {
-	head := append([]byte(`{"model":`), quote(r.Model)...)
-	if r.MaxTokens > 0 {
-		head = strconv.AppendInt(append(head, `,"max_tokens":`...), int64(r.MaxTokens), 10)
+	room, err := c.outputRoom(r)
+	if err != nil {
+		return nil, err
 	}
-	head = append(head, `,"stream":true`...)
+	head := append([]byte(`{"model":`), quote(r.Model)...)
+	if room > 0 {
+		head = strconv.AppendInt(append(head, `,"max_tokens":`...), int64(room), 10)
+	}
+	head = strconv.AppendBool(append(head, `,"stream":`...), !r.Unstreamed)
 	if r.Fast {
 		head = append(head, `,"speed":"fast"`...)
 	}

@@ -26,6 +26,17 @@ const (
 	RuleCut        = "stream-cut"       // the stream ended before the answer did
 	RuleMalformed  = "stream-malformed" // the stream broke the protocol
 	RuleUnsendable = "request-unsendable"
+	RuleNoKey      = "key-unavailable" // the source of keys gave none: nothing was sent
+
+	RuleForeign  = "foreign-answer"    // a good status, and then something that is no answer
+	RuleNoStream = "stream-missing"    // 404 to a request for a stream, and not for want of the model
+	RuleTooLong  = "unstreamed-length" // the answer may not be asked for unstreamed: nothing was sent
+	RuleWhole    = "watchdog-whole"    // an unstreamed answer was not complete in time
+	RuleProxy    = "proxy"             // a proxy refused, or is not there; the API was not reached
+
+	RuleCertificate       = "tls-certificate"        // that of the server
+	RuleClientCertificate = "tls-client-certificate" // ours, or that there is none
+	RuleTLSVersion        = "tls-version"
 )
 
 const (
@@ -54,13 +65,8 @@ func (c *Client) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.E
 			yield(model.Event{}, c.aborted(ctx))
 			return
 		}
-		b, err := c.encodeRequest(r)
-		if err != nil {
-			yield(model.Event{}, c.refuse(err))
-			return
-		}
-		s := c.newStream(ctx)
-		req, err := c.post(s.requestCtx, "/v1/messages", r, b)
+		s := c.newStream(ctx, r)
+		req, err := s.prepare("/v1/messages", c.encodeRequest)
 		if err != nil {
 			s.leave()
 			yield(model.Event{}, err)
@@ -76,6 +82,8 @@ func (c *Client) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.E
 type stream struct {
 	client *Client
 	caller context.Context
+	ask    *model.Request
+	key    Key // that it was sent with
 
 	ctx   context.Context // ends when the consumer leaves
 	leave context.CancelFunc
@@ -95,12 +103,30 @@ type step struct {
 	err   error
 }
 
-func (c *Client) newStream(caller context.Context) *stream {
-	s := &stream{client: c, caller: caller, queue: make(chan []step, queueLength), spent: make(chan []step, 2)}
+func (c *Client) newStream(caller context.Context, r *model.Request) *stream {
+	s := &stream{client: c, caller: caller, ask: r, queue: make(chan []step, queueLength), spent: make(chan []step, 2)}
 	s.ctx, s.leave = context.WithCancel(caller)
 	s.requestCtx, s.kill = context.WithCancelCause(s.ctx)
 	s.dog = newWatchdog(c.timeouts, c.now, s.kill)
+	s.dog.whole = r.Unstreamed
 	return s
+}
+
+// prepare writes the request. Its failures are those of which the server never
+// heard.
+func (s *stream) prepare(path string, encode func(*model.Request) (body, error)) (*http.Request, error) {
+	c := s.client
+	b, err := encode(s.ask)
+	if err != nil {
+		if e := failureIn(err); e != nil {
+			return nil, e
+		}
+		return nil, c.refuse(err)
+	}
+	if s.key, err = c.key(s.ctx); err != nil {
+		return nil, err
+	}
+	return c.post(s.requestCtx, path, s.ask, b, s.key)
 }
 
 // deliver runs in the consumer's goroutine.
@@ -184,15 +210,15 @@ func (s *stream) flush() {
 func (s *stream) answer(req *http.Request) error {
 	res, err := s.do(req)
 	if err != nil {
-		return err
+		return s.markMissing(err)
 	}
 	defer res.Body.Close()
 	d := &decoder{
-		requestID: res.Header.Get("request-id"), put: s.put, progress: s.dog.progress,
+		requestID: res.Header.Get("request-id"), limits: limitsOf(res.Header), put: s.put, progress: s.dog.progress,
 		classify: func(data []byte) *failure.Error {
 			report := s.client.report(res, data)
 			report.InStream = true
-			return failure.Classify(report)
+			return classify(report)
 		},
 	}
 	if err := s.decode(res, d); err != nil {
@@ -224,18 +250,35 @@ func (s *stream) do(req *http.Request) (*http.Response, error) {
 		return res, nil
 	}
 	defer res.Body.Close()
+	if res.StatusCode == http.StatusProxyAuthRequired { // without CONNECT a proxy answers in the server's place
+		refusal := refusedBy(nil, req.URL.Host, res)
+		return nil, s.broken(refusal, failure.Report{Provider: provider, Err: refusal, Now: s.client.now()})
+	}
 	// What can be read of the body is enough: the status alone says a lot.
 	text, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
 	if s.caller.Err() != nil {
 		return nil, s.client.aborted(s.caller)
 	}
-	return nil, s.client.redact(failure.Classify(s.client.report(res, text)))
+	e := classify(s.client.report(res, text))
+	if e.Kind == failure.Auth && s.key.Value != "" {
+		s.client.secrets.refuse(s.key.Value)
+	}
+	return nil, s.client.redact(e)
 }
 
 const provider = "anthropic"
 
 func (c *Client) report(res *http.Response, text []byte) failure.Report {
 	return failure.Report{Provider: provider, Status: res.StatusCode, Header: res.Header, Body: text, Now: c.now()}
+}
+
+// classify is [failure.Classify] with the limits that came along.
+func classify(report failure.Report) *failure.Error {
+	e := failure.Classify(report)
+	if limits := limitsOf(report.Header); limits != nil {
+		_ = e.Wrap(&model.LimitsError{Limits: limits})
+	}
+	return e
 }
 
 // decode reads the body of a good status, whatever it holds: a stream, a whole
@@ -250,6 +293,7 @@ func (s *stream) decode(res *http.Response, d *decoder) error {
 	case err != nil:
 		return s.cut(err)
 	case first != '{' && first != '[' && first != '<':
+		s.dog.streams()
 		return s.events(res, newEventReader(body), d)
 	}
 	whole, err := io.ReadAll(io.LimitReader(body, maxEvent))
@@ -322,7 +366,10 @@ func (h *headWriter) Write(p []byte) (int, error) {
 // foreign is the failure of a good status with something else than an answer:
 // a login page, a proxy's greeting, nothing (R30).
 func (s *stream) foreign(res *http.Response, what string) *failure.Error {
-	e := failure.Classify(s.client.report(res, s.head))
+	e := classify(s.client.report(res, s.head))
+	if e.Kind == failure.ServerError {
+		e.Rule = RuleForeign
+	}
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	e.Message = strings.TrimSpace(fmt.Sprintf("status %d, but %s (%s): a proxy or gateway may be in between. %s",
 		res.StatusCode, what, kind, e.Message))
@@ -341,7 +388,9 @@ func (s *stream) cut(err error) *failure.Error {
 
 // broken is the failure of a request that got no answer.
 func (s *stream) broken(err error, report failure.Report) error {
-	return s.client.redact(s.because(failure.Classify(report)))
+	e := failure.Classify(report)
+	_ = explainTLS(e, err) || explainProxy(e, err)
+	return s.client.redact(s.because(e))
 }
 
 // because puts the true cause in the place of what the transport says: that
@@ -351,10 +400,12 @@ func (s *stream) because(e *failure.Error) *failure.Error {
 		return s.client.aborted(s.caller)
 	}
 	if stalled := s.dog.stalled(); stalled != nil {
-		// A stalled connection of HTTP/2 outlives its request: the next try
-		// must not get it.
-		s.client.DropIdle()
 		e = stalled
+	}
+	if e.Stalled || e.Kind == failure.Network {
+		// A connection of HTTP/2 outlives its requests, and the others of the
+		// pool go the same way: the next try must not get one of them.
+		s.client.DropIdle()
 	}
 	s.dog.nameSleep(e)
 	return e
@@ -362,8 +413,8 @@ func (s *stream) because(e *failure.Error) *failure.Error {
 
 // redact takes the client's own secrets out of a failure.
 func (c *Client) redact(e *failure.Error) *failure.Error {
-	e.Message, e.Detail = c.secrets.Redact(e.Message), c.secrets.Redact(e.Detail)
-	e.Type, e.RequestID = c.secrets.Redact(e.Type), c.secrets.Redact(e.RequestID)
+	e.Message, e.Detail = c.secrets.redact(e.Message), c.secrets.redact(e.Detail)
+	e.Type, e.RequestID = c.secrets.redact(e.Type), c.secrets.redact(e.RequestID)
 	return e
 }
 

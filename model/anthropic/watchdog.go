@@ -35,6 +35,8 @@ type watchdog struct {
 	wall   func() time.Time
 	kill   context.CancelCauseFunc // ends the request, which closes its connection
 
+	whole bool // the answer comes in one piece: one limit for all of it
+
 	mu      sync.Mutex
 	timer   *time.Timer
 	armed   bool
@@ -71,6 +73,12 @@ func (w *watchdog) begin() {
 
 // tightest returns the limit that this wait meets first; zero is none.
 func (w *watchdog) tightest() (limit time.Duration, rule string) {
+	if w.whole {
+		if w.limits.Whole == 0 {
+			return 0, ""
+		}
+		return max(w.limits.Whole-w.quiet, 1), RuleWhole
+	}
 	if !w.begun {
 		if w.limits.FirstByte == 0 {
 			return 0, ""
@@ -95,8 +103,18 @@ func (w *watchdog) end(n int) {
 	w.quiet += time.Since(w.since)
 	w.compareClocks()
 	if n > 0 && !w.begun {
-		w.begun, w.quiet = true, 0
+		w.begun = true
+		if !w.whole {
+			w.quiet = 0
+		}
 	}
+}
+
+// streams is called when an answer turns out to be a stream, asked for or not.
+func (w *watchdog) streams() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.whole, w.quiet = false, 0
 }
 
 // progress is called when the answer grew.
@@ -151,6 +169,8 @@ func (w *watchdog) stalled() *failure.Error {
 		e.Message = fmt.Sprintf("no byte of an answer within %v (first-byte watchdog)", w.waiting)
 	case RuleBytes:
 		e.Message = fmt.Sprintf("no byte for %v in the middle of the answer (byte watchdog)", w.waiting)
+	case RuleWhole:
+		e.Message = fmt.Sprintf("no complete answer within %v (watchdog of unstreamed answers)", w.waiting)
 	case RuleEvents:
 		e.Message = fmt.Sprintf("the answer did not grow for %v although the connection lives (event watchdog)", w.waiting)
 	}

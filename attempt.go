@@ -244,6 +244,9 @@ func (r *run) settle(o loop.Outcome, step loop.Step) {
 		r.nudge(step.Nudge, "")
 	default:
 		r.retract(t, o.String())
+		if o.Failure == failure.ToolPairing {
+			r.mismatch(t)
+		}
 		r.nudge(step.Nudge, "")
 	}
 }
@@ -308,6 +311,29 @@ func (r *run) nudge(n loop.Nudge, tail string) {
 func (r *run) retract(t *attempt, cause string) {
 	r.bill.wasted(t)
 	r.emit(&session.Retract{Attempt: t.number, Cause: cause, Failure: t.failure, Lost: t.shown(), Spent: t.spent()})
+}
+
+// mismatchTail is how many messages of a refused conversation are noted.
+const mismatchTail = 12
+
+// mismatch notes the shape of a conversation that was refused for its pairing.
+func (r *run) mismatch(t *attempt) {
+	r.emit(&session.Mismatch{
+		Said: t.failure.Message, Sent: shapes(t.request.Messages), Held: shapes(r.history.Messages),
+	})
+}
+
+func shapes(msgs []*message.Message) []string {
+	var out []string
+	for _, m := range msgs[max(0, len(msgs)-mismatchTail):] {
+		shape := string(m.Role)
+		for i := range m.Blocks {
+			b := &m.Blocks[i]
+			shape += fmt.Sprintf(" %s:%s", b.Type, b.ID+b.ToolUseID)
+		}
+		out = append(out, shape)
+	}
+	return out
 }
 
 // redacted removes the secrets that this agent knows from what a model said.

@@ -32,6 +32,7 @@ const (
 	TypePermission Type = "permission"
 	TypeCompaction Type = "compaction"
 	TypeRepair     Type = "repair"
+	TypeMismatch   Type = "pairing_mismatch"
 	TypeNotice     Type = "notice"
 	TypeEnd        Type = "run_end"
 )
@@ -58,6 +59,7 @@ var bodies = map[Type]func() Body{
 	TypePermission: func() Body { return new(Permission) },
 	TypeCompaction: func() Body { return new(Compaction) },
 	TypeRepair:     func() Body { return new(Repair) },
+	TypeMismatch:   func() Body { return new(Mismatch) },
 	TypeNotice:     func() Body { return new(Notice) },
 	TypeEnd:        func() Body { return new(End) },
 }
@@ -246,6 +248,15 @@ type Compaction struct {
 // Repair says that the view that is sent was mended.
 type Repair struct {
 	Fixes []message.Fix `json:"fixes"`
+}
+
+// Mismatch is written when the provider refuses how calls and results pair
+// (R37): the end of what was sent and of what happened, each message as
+// role:type:id of its blocks, so that the fault can be found without the texts.
+type Mismatch struct {
+	Said string   `json:"said"` // by the provider
+	Sent []string `json:"sent"`
+	Held []string `json:"held"`
 }
 
 // Level says how much a notice matters.

@@ -46,6 +46,7 @@ func everyBody() []Body {
 		&Continue{Attempt: 3, Message: &message.Message{ID: "m4", Role: message.Assistant, Blocks: []message.Block{{Type: message.Text, Text: "half"}}}, Cause: "broken text"},
 		&Compaction{Rung: "summary", Before: 9, After: 3, New: []*message.Message{message.NewSynthetic("m5", "summary")}, Order: []string{"m1", "m5", "m4"}},
 		&Repair{Fixes: []message.Fix{{Message: "m1", Rule: message.RuleText, Detail: "x"}}},
+		&Mismatch{Said: "no", Sent: []string{"user text"}},
 		&Prompt{Text: "and this"},
 		&Notice{Level: Warning, Text: "careful"},
 		&End{Reason: loop.APIError, IsError: true, Failure: e, Text: "half", Took: time.Minute, Denials: []Denial{{Tool: "Bash"}}},

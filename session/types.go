@@ -29,5 +29,6 @@ func (*Results) Type() Type    { return TypeResults }
 func (*Permission) Type() Type { return TypePermission }
 func (*Compaction) Type() Type { return TypeCompaction }
 func (*Repair) Type() Type     { return TypeRepair }
+func (*Mismatch) Type() Type   { return TypeMismatch }
 func (*Notice) Type() Type     { return TypeNotice }
 func (*End) Type() Type        { return TypeEnd }

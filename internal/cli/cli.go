@@ -123,7 +123,7 @@ func root(w *world) *cobra.Command {
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	cmd.SuggestionsMinimumDistance = 2
 	o.register(cmd.Flags())
-	cmd.AddCommand(demoCommand(w), explainCommand(w), faultCommand(w))
+	cmd.AddCommand(recoveriesCommand(w), demoCommand(w), explainCommand(w), faultCommand(w))
 	return cmd
 }
 

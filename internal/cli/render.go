@@ -237,6 +237,7 @@ var decisions = map[string]string{
 	"malformed_tool_use_retry":   "asking for the call again",
 	"strip_thinking_retry":       "leaving out the thinking",
 	"pause_turn_resume":          "letting the server go on",
+	"stop_hook_blocking":         "going on as the hook says",
 }
 
 func decision(b *session.Recovery) string {

@@ -51,6 +51,7 @@ type claude struct {
 	recs     []*claudeRecord // by node
 	side     bool            // the file is that of a helper: all of it is a sidechain
 	way      []int           // nodes from the root to the leaf
+	onWay    map[int]bool
 	answers  map[string][]int
 	hanging  map[string][]int // records with results, by the record that they hang on
 	kept     map[string]bool  // records before the compaction that are sent again
@@ -79,6 +80,10 @@ func readClaude(d *doc) *claude {
 		c.recs = append(c.recs, r)
 	}
 	c.way = c.tree.chain(len(c.tree.nodes) - 1)
+	c.onWay = make(map[int]bool, len(c.way))
+	for _, n := range c.way {
+		c.onWay[n] = true
+	}
 	c.compaction()
 	for n, r := range c.recs {
 		switch {
@@ -234,7 +239,9 @@ func (c *claude) compaction() {
 }
 
 // sent reports whether a record can be part of what is sent.
-func (c *claude) sent(n int) bool { return n >= c.boundary || c.kept[c.recs[n].UUID] }
+func (c *claude) sent(n int) bool {
+	return n >= c.boundary || c.onWay[n] || c.kept[c.recs[n].UUID]
+}
 
 func (c *claude) talk() []entry {
 	if c.read {
@@ -274,6 +281,9 @@ func (c *claude) emit(n int, done map[int]bool) {
 	nodes := []int{n}
 	if r.Message.ID != "" {
 		nodes = slices.DeleteFunc(slices.Clone(c.answers[r.Message.ID]), func(k int) bool { return c.recs[k].Failed })
+		if !slices.Contains(nodes, n) { // an id that is used twice hides it
+			nodes = append(nodes, n)
+		}
 	}
 	for _, k := range nodes {
 		done[k] = true
@@ -287,7 +297,7 @@ func (c *claude) emit(n int, done map[int]bool) {
 // gather emits the results that hang on a record, or on such a result.
 func (c *claude) gather(id string, done map[int]bool) {
 	for _, k := range c.hanging[id] {
-		if done[k] || slices.Contains(c.way, k) {
+		if done[k] || c.onWay[k] {
 			continue
 		}
 		c.emit(k, done)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -98,6 +99,9 @@ var (
 
 // shown makes bytes fit for a screen.
 func shown(line []byte) string {
+	if most := 20 * shownMost; len(line) > 2*most { // what is between is never shown
+		line = slices.Concat(line[:most], line[len(line)-most:])
+	}
 	if !utf8.Valid(line) {
 		line = bytes.ToValidUTF8(line, []byte("\uFFFD"))
 	}

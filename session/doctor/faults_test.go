@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/daruma-agent/daruma/message"
 )
 
 // spotsOf are the lines of the everyday files that faults are put into, from 0.
@@ -358,6 +360,9 @@ func mustKeepCalls(t *testing.T, f *File) {
 	}
 	before := map[string]bool{}
 	for _, m := range f.Conversation().Messages {
+		if m.Role != message.Assistant {
+			continue
+		}
 		for _, call := range m.Calls() {
 			before[call.ID] = true
 		}
@@ -380,7 +385,7 @@ func mustKeepLines(t *testing.T, f *File) {
 			same++
 		}
 	}
-	if most := 8; same < len(f.doc.lines)-most {
+	if most := 10; same < len(f.doc.lines)-most {
 		t.Errorf("only %d of %d lines are as they were:\n%s", same, len(f.doc.lines), f.Diff())
 	}
 }
@@ -424,10 +429,10 @@ func TestMedia(t *testing.T) {
 				mime, data := m.data(pixel)
 				if format == Codex {
 					b.set(at.line, at.data, fmt.Sprintf("%q", "data:"+mime+";base64,"+data))
-				} else {
-					b.set(at.line, at.data, fmt.Sprintf("%q", data))
-					if b.get(at.line, at.mime) != fmt.Sprintf("%q", mime) {
-						b.set(at.line, at.mime, fmt.Sprintf("%q", mime))
+				}
+				for path, value := range map[string]string{at.data: data, at.mime: mime} {
+					if format != Codex && b.get(at.line, path) != fmt.Sprintf("%q", value) {
+						b.set(at.line, path, fmt.Sprintf("%q", value))
 					}
 				}
 				mustHeal(t, b.data(), m.rule)

@@ -50,7 +50,7 @@ func (s Store) Create(id string) (*Journal, error) {
 // Open opens the session called id, of whatever project, for going on with
 // it, and returns what happened so far. Damaged lines are counted and skipped.
 func (s Store) Open(id string) (*Journal, *History, int, error) {
-	path, err := s.find(id)
+	path, err := s.Find(id)
 	if err != nil {
 		return nil, nil, 0, err
 	}
@@ -74,7 +74,7 @@ func (s Store) Open(id string) (*Journal, *History, int, error) {
 // Load reads the session called id, of whatever project, without taking it for
 // writing: another process may work on it.
 func (s Store) Load(id string) (*History, error) {
-	path, err := s.find(id)
+	path, err := s.Find(id)
 	if err != nil {
 		return nil, err
 	}
@@ -111,9 +111,9 @@ func load(path string) (*History, int, error) {
 	return h, damaged, nil
 }
 
-// find looks for a session by its ID or the beginning of it: in this project
+// Find looks for the file of a session by its ID or the beginning of it: in this project
 // first, then in all others.
-func (s Store) find(id string) (string, error) {
+func (s Store) Find(id string) (string, error) {
 	if id == "" || strings.ContainsAny(id, "/\\*?[") {
 		return "", fmt.Errorf("find session %q: %w", id, ErrNotFound)
 	}

@@ -15,8 +15,12 @@ const (
 	// sleepGap is from which difference of the two clocks on the machine counts
 	// as having slept. Corrections of the clock are smaller as a rule.
 	sleepGap = 10 * time.Second
-	// lateBy is how late a timer fires only where the whole process stood still.
-	lateBy = 10 * time.Second
+	// lateBy is how late a timer fires only where the process was not running:
+	// stopped, starved or asleep. What arrived meanwhile lies in the socket, so
+	// the silence proves nothing, and patience begins anew: for patienceFor as
+	// long as the timer was late, and no longer than the limit.
+	lateBy      = time.Second
+	patienceFor = 10
 )
 
 // errStalled ends a request whose watchdog fired.
@@ -28,8 +32,8 @@ var errStalled = errors.New("the answer stalled")
 //
 // Timers run on the monotonic clock, so setting the wall clock moves none. A
 // machine that slept is treated kindly: where the monotonic clock stands still
-// in sleep nothing happens, and where it runs on, a timer that fires far too
-// late is wound up again, because the bytes may be waiting in the socket.
+// in sleep nothing happens, and where it runs on, a timer that fires too late is
+// wound up again. So it is in a process that was stopped and goes on.
 type watchdog struct {
 	limits Timeouts
 	wall   func() time.Time
@@ -42,6 +46,7 @@ type watchdog struct {
 	armed   bool
 	since   time.Time     // when the wait began
 	limit   time.Duration // of this wait
+	due     time.Duration // when the timer fires, after since
 	rule    string        // which limit that is
 	quiet   time.Duration // waited since the answer last grew
 	begun   bool          // the first byte is here
@@ -66,8 +71,8 @@ func (w *watchdog) begin() {
 	w.compareClocks()
 	w.since, w.armed = time.Now(), true
 	w.limit, w.rule = w.tightest()
-	if w.limit > 0 {
-		w.timer.Reset(w.limit)
+	if w.due = w.limit; w.limit > 0 {
+		w.timer.Reset(w.due)
 	}
 }
 
@@ -100,7 +105,11 @@ func (w *watchdog) end(n int) {
 	defer w.mu.Unlock()
 	w.timer.Stop()
 	w.armed = false
-	w.quiet += time.Since(w.since)
+	waited := time.Since(w.since)
+	w.quiet += waited
+	if w.due > 0 && waited-w.due > lateBy {
+		w.quiet = 0 // the process was not running, and this end came before the late timer
+	}
 	w.compareClocks()
 	if n > 0 && !w.begun {
 		w.begun = true
@@ -128,15 +137,18 @@ func (w *watchdog) fire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	waited := time.Since(w.since)
-	if !w.armed || waited < w.limit {
+	if !w.armed || waited < w.due {
 		return // that wait is over; this is another one
 	}
 	w.compareClocks()
-	if late := waited - w.limit; late > lateBy {
-		w.slept = max(w.slept, late)
+	if late := waited - w.due; late > lateBy {
+		if late >= sleepGap {
+			w.slept = max(w.slept, late)
+		}
 		w.since, w.quiet = time.Now(), 0
 		w.limit, w.rule = w.tightest()
-		w.timer.Reset(w.limit)
+		w.due = min(w.limit, patienceFor*late)
+		w.timer.Reset(w.due)
 		return
 	}
 	w.fired, w.waiting = true, w.limit

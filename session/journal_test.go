@@ -210,7 +210,7 @@ func TestFind(t *testing.T) {
 		}
 	}
 	for id, want := range map[string]string{"aaa-1": "aaa-1", "ab": "abb-2", "ccc-3": "ccc-3", "ccc": "ccc-3", "a": "", "zzz": "", "": "", "../x": ""} {
-		path, err := here.find(id)
+		path, err := here.Find(id)
 		if got := strings.TrimSuffix(filepath.Base(path), ".jsonl"); err == nil && got != want || err != nil && want != "" {
 			t.Errorf("find %q = %q, %v; want %q", id, got, err, want)
 		}

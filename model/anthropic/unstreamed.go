@@ -37,7 +37,7 @@ func (s *stream) markMissing(err error) error {
 	}
 	said := strings.ToLower(e.Message + " " + e.Detail)
 	for _, name := range []string{"model", "deployment", "engine", strings.ToLower(s.ask.Model)} {
-		if name != "" && strings.Contains(said, name) {
+		if len(name) > 2 && strings.Contains(said, name) {
 			return err
 		}
 	}

@@ -120,10 +120,10 @@ func root(w *world) *cobra.Command {
 	}
 	cmd.SetVersionTemplate("daruma {{.Version}}\n")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	cmd.CompletionOptions.HiddenDefaultCmd = true
 	cmd.SuggestionsMinimumDistance = 2
 	o.register(cmd.Flags())
-	cmd.AddCommand(recoveriesCommand(w), demoCommand(w), explainCommand(w), faultCommand(w))
+	cmd.AddCommand(whyCommand(w), sessionCommand(w), recoveriesCommand(w), demoCommand(w), explainCommand(w), faultCommand(w))
+	complete(w, cmd)
 	return cmd
 }
 

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func sessionCommand(w *world) *cobra.Command {
+	group := &cobra.Command{
+		Use:   "session",
+		Short: "list, show and check sessions",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	group.AddCommand(sessionList(w), sessionShow(w), sessionCheck(w))
+	return group
+}
+
+// listed is a session in the list.
+type listed struct {
+	ID       string    `json:"session_id"`
+	Path     string    `json:"path"`
+	State    string    `json:"state"` // how its last run ended; running, open, crashed or empty
+	Runs     int       `json:"runs"`
+	Modified time.Time `json:"modified"`
+	Size     int64     `json:"bytes"`
+	Prompt   string    `json:"prompt"`
+}
+
+func sessionList(w *world) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "the sessions of this folder, newest first",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			store, err := w.sessions()
+			if err != nil {
+				return err
+			}
+			summaries, err := store.List()
+			if err != nil {
+				return fail(exitInput, "make the folder readable", "%v", err)
+			}
+			list := []listed{}
+			for _, s := range summaries {
+				p, err := readPast(s.Path)
+				if err != nil {
+					continue // gone since, or not for us
+				}
+				list = append(list, listed{s.ID, s.Path, p.state(), p.history.Runs, s.Modified.UTC(), s.Size, p.prompt()})
+			}
+			if asJSON {
+				return printJSON(w.Stdout, list)
+			}
+			return written(printList(w.Stdout, list))
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON array, for machines")
+	return cmd
+}
+
+func printList(out io.Writer, list []listed) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(out, `There is no session of this folder yet. Begin one: daruma -p "…"`)
+		return err
+	}
+	var b strings.Builder
+	for _, s := range list {
+		fmt.Fprintf(&b, "%s  %-19s  %-17s  %-7s  %s\n", s.ID, s.Modified.Local().Format(time.DateTime), s.State, count(s.Runs, "run"), clip(s.Prompt, 60))
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func sessionShow(w *world) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show [ID]",
+		Short: "what was said and done in a session; the last one of this folder if none is named",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			p, err := w.past(strings.Join(args, ""))
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return written(p.lines(w.Stdout))
+			}
+			return written(p.transcript(w.Stdout, w.colour(w.Terminal)))
+		},
+		ValidArgsFunction: completeSessions(w),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the lines of --output-format stream-json")
+	return cmd
+}

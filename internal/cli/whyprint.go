@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/daruma-agent/daruma/loop"
+	"github.com/daruma-agent/daruma/session"
+)
+
+// print writes y for people: first how it ended, then what led there, then what
+// to do.
+func (y *why) print(out io.Writer, colour bool) error {
+	var b strings.Builder
+	r := &renderer{out: &b, colour: colour}
+	y.head(r)
+	y.printChain(r)
+	y.printRest(r)
+	r.line(r.paint(bold, "Safe next:"))
+	for _, step := range y.Next {
+		r.line("  - " + step)
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func (y *why) head(r *renderer) {
+	switch {
+	case y.State == runRunning:
+		r.line(r.paint(bold, "Still running: ") + y.Words)
+	case y.State == runCrashed:
+		r.line(r.paint(red, "Ended without an end: ") + "the process died " + y.Words)
+	case y.Reason == loop.Completed:
+		r.line(r.paint(green, "Completed: ") + y.Words)
+	default:
+		words := y.Words
+		if y.Failure != nil && y.Reason == loop.APIError {
+			words = failureText(y.Failure)
+		}
+		r.line(r.paint(red, "Stopped: ") + words + " (" + string(y.Reason) + ")")
+	}
+	took := y.Ended.Sub(y.Began)
+	r.line(r.paint(dim, fmt.Sprintf("  session %s, run %d, turn %d, %s to %s (%s)",
+		y.Session, y.Run, y.Turn, clock(y.Began), clock(y.Ended), round(took))))
+}
+
+// endings says what became of a way back.
+var endings = map[string]string{
+	string(session.Running): "still at it", string(session.Healed): "healed", string(session.NotHealed): "did not help",
+	string(session.Cancelled): "cancelled", string(session.Superseded): "not enough",
+}
+
+func (y *why) printChain(r *renderer) {
+	for _, s := range merged(y.Chain) {
+		line := "  " + clock(s.At) + "  " + s.What
+		if s.Did == "" {
+			r.line(line)
+			continue
+		}
+		end := endings[s.State]
+		if y.State == runCrashed && s.State == string(session.Running) {
+			end = "cut off"
+		}
+		if end != "" {
+			end = "  → " + end
+		}
+		style := dim
+		if s.State == string(session.NotHealed) || s.State == string(session.Superseded) {
+			style = yellow
+		}
+		r.line(line)
+		r.line(strings.Repeat(" ", len(clock(s.At))+4) + r.paint(style, "↳ "+s.Did+end))
+	}
+}
+
+// merged puts repetitions of the same request that ended alike on one line.
+func merged(steps []whyStep) []whyStep {
+	var out []whyStep
+	first, n := "", 0
+	for _, s := range steps {
+		cause := withoutNumber(s.What)
+		if i := len(out) - 1; i >= 0 && strings.HasPrefix(s.Did, "try ") && cause == withoutNumber(out[i].What) && s.State == out[i].State && n > 0 {
+			n++
+			out[i].What = fmt.Sprintf("%d requests: %s", n, cause)
+			out[i].Did = first + " … " + s.Did
+			continue
+		}
+		n = 0
+		if strings.HasPrefix(s.Did, "try ") {
+			first, n = s.Did, 1
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// withoutNumber leaves out which request it was.
+func withoutNumber(what string) string {
+	if strings.HasPrefix(what, "request ") {
+		_, what, _ = strings.Cut(what, ": ")
+	}
+	return what
+}
+
+func (y *why) printRest(r *renderer) {
+	if len(y.Refused) > 0 {
+		r.line(r.paint(bold, "Refused:"))
+		for _, f := range y.Refused {
+			r.line(fmt.Sprintf("  %s  %s: %s (%s)", clock(f.At), f.What, strings.TrimRight(f.Reason, "."), f.Rule))
+		}
+	}
+	if len(y.Failed) > 0 {
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(y.Failed)) {
+			parts = append(parts, fmt.Sprintf("%s %d", name, y.Failed[name]))
+		}
+		r.line("Failed calls: " + strings.Join(parts, ", "))
+	}
+	for _, text := range y.Queued {
+		r.line("Not answered yet: " + clip(text, 100))
+	}
+	if y.Damaged > 0 {
+		r.line(fmt.Sprintf("Damaged: %s of the session cannot be read", count(y.Damaged, "line")))
+	}
+	r.line(y.cost())
+}
+
+// cost is what the run took, and what of it was for nothing.
+func (y *why) cost() string {
+	text := fmt.Sprintf("Used: %s, %s tokens in, %s out, %s", count(y.Attempts[0], "request"),
+		thousands(y.Spent.Usage.Input+y.Spent.Usage.CacheRead+y.Spent.Usage.CacheWrite), thousands(y.Spent.Usage.Output), price(y.Spent))
+	if y.Attempts[1] == 0 && y.LostTime == 0 {
+		return text
+	}
+	return text + fmt.Sprintf("; of it lost: %s, %s output tokens, %s, %s",
+		count(y.Attempts[1], "request"), thousands(y.Lost.Usage.Output), price(y.Lost), round(y.LostTime.Truncate(time.Millisecond)))
+}
+
+// price is what is known of a price; what is not known is said.
+func price(t session.Total) string {
+	switch {
+	case t.Unknown == 0:
+		return "about " + usd(t.USD)
+	case t.USD == 0:
+		return "price not known"
+	}
+	return fmt.Sprintf("about %s and %s of unknown price", usd(t.USD), count(t.Unknown, "request"))
+}

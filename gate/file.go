@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"syscall"
 	"time"
@@ -52,20 +53,25 @@ func (name file) update(change func([]byte) []byte) error {
 	return err
 }
 
-// Patience with a lock. It is held for microseconds; whoever holds it for
-// longer was stopped, and nobody waits for that.
+// Patience with a lock. It is held for microseconds, so whoever holds it for
+// longer was stopped, and nobody waits for that. A busy machine with many
+// waiters looks alike for a while; looking less often is what helps it.
 const (
-	lockTries = 250
-	lockPause = 2 * time.Millisecond
+	lockPatience = 2 * time.Second
+	lockPause    = time.Millisecond // at first
+	lockPauseMax = 64 * time.Millisecond
 )
 
 func lock(f *os.File) error {
-	err := error(syscall.EWOULDBLOCK)
-	for try := 0; try < lockTries && (errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR)); try++ {
-		if try > 0 {
-			time.Sleep(lockPause)
+	end := time.Now().Add(lockPatience)
+	for pause := lockPause; ; pause = min(2*pause, lockPauseMax) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			return err
 		}
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !time.Now().Before(end) {
+			return err
+		}
+		time.Sleep(pause + rand.N(pause)) // not in step with the others
 	}
-	return err
 }

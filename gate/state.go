@@ -23,7 +23,7 @@ const (
 // state is what all know of one limit. The zero state knows nothing, and lets
 // everybody go. It is comparable: an equal state need not be written.
 type state struct {
-	Epoch     int           `json:"epoch"`              // counts the refusals that taught something
+	Epoch     int           `json:"epoch"`              // counts closings and openings, so that late answers are known
 	Until     time.Time     `json:"until,omitzero"`     // nobody sends before; then one looks
 	Reset     time.Time     `json:"reset,omitzero"`     // the end of the limit by the provider's word
 	Prober    string        `json:"prober,omitzero"`    // the ticket that looks

@@ -259,8 +259,8 @@ func (r *run) commit(t *attempt) {
 	r.parts = append(r.parts, m.PlainText())
 	r.bill.useful(t)
 	r.heal()
-	r.stop = string(t.answer.Stop)
-	r.emit(&session.Commit{Attempt: t.number, Message: m, Stop: r.stop, RequestID: t.answer.RequestID, Spent: t.spent()})
+	r.stopped = string(t.answer.Stop)
+	r.emit(&session.Commit{Attempt: t.number, Message: m, Stop: r.stopped, RequestID: t.answer.RequestID, Spent: t.spent()})
 }
 
 // keep commits what may stay of a cut answer. Calls stay only where they will
@@ -289,7 +289,7 @@ func (r *run) keep(t *attempt, o loop.Outcome, step loop.Step) {
 	if step.Do != loop.Finish {
 		r.heal()
 	}
-	r.stop = string(t.answer.Stop)
+	r.stopped = string(t.answer.Stop)
 	r.emit(c)
 	if c.Message == nil && step.Nudge == loop.NudgeContinue {
 		r.nudge(loop.NudgeAnswer, "")

@@ -54,7 +54,7 @@ const resumeScript = `model
 func TestCrashAtEveryWrite(t *testing.T) {
 	var lines [][]byte
 	synctest.Test(t, func(t *testing.T) {
-		agent, finish := simAgent(t, crashScript, nil)
+		agent, finish := simAgent(t, crashScript, nil, nil)
 		for e, err := range agent.Run(t.Context(), "Do the task.") {
 			if err != nil {
 				t.Fatal(err)
@@ -95,7 +95,7 @@ func resume(t *testing.T, h *session.History) {
 	doubtful := inDoubt(h)
 	said := spoken(h.Messages)
 	synctest.Test(t, func(t *testing.T) {
-		agent, finish := simAgent(t, resumeScript, h)
+		agent, finish := simAgent(t, resumeScript, h, nil)
 		result, err := daruma.Collect(agent.Run(t.Context(), "Go on."))
 		if err != nil {
 			t.Fatal(err)
@@ -150,7 +150,7 @@ func told(msgs []*message.Message, call, text string) bool {
 }
 
 // simAgent is an agent with simulated tools before a fault server in memory.
-func simAgent(t *testing.T, text string, h *session.History) (*daruma.Agent, func() fault.Report) {
+func simAgent(t *testing.T, text string, h *session.History, observe func(session.Event)) (*daruma.Agent, func() fault.Report) {
 	script, err := fault.Parse("script", text)
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func simAgent(t *testing.T, text string, h *session.History) (*daruma.Agent, fun
 	}
 	agent, err := daruma.New(daruma.Config{
 		Wire: wire, Models: []string{"claude-a", "claude-b"}, Tools: set, Session: "story", History: h,
-		System: []string{"Be brief."}, Rand: func() float64 { return 0 },
+		System: []string{"Be brief."}, Rand: func() float64 { return 0 }, Observe: observe,
 	})
 	if err != nil {
 		t.Fatal(err)

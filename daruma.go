@@ -203,8 +203,17 @@ func (a *Agent) Submit(prompt string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.queued = append(a.queued, prompt)
-	if a.current != nil {
-		a.current.wake()
+}
+
+// SubmitNow is [Agent.Submit] for a prompt that does not want to wait: what the
+// model is saying is cut off, what it said stays, and the prompt follows. Tools
+// that run are let finish (R83).
+func (a *Agent) SubmitNow(prompt string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.queued = append(a.queued, prompt)
+	if a.current != nil && a.current.stop != nil {
+		a.current.stop(errSubmit)
 	}
 }
 

@@ -25,7 +25,7 @@ func (r *run) finish(step loop.Step) {
 		state = session.Cancelled
 	}
 	r.close(state)
-	if aborted && r.aborted().Cause == loop.ByUser && r.ctx.Err() != nil {
+	if aborted && r.base.Err() != nil && r.aborted().Cause == loop.ByUser {
 		r.say(message.NewSynthetic(r.history.NextID(), interruptNote))
 	}
 	if step.Reason == loop.Refusal {
@@ -35,7 +35,7 @@ func (r *run) finish(step loop.Step) {
 		r.emit(&session.Prompt{Text: text}) // typed, not answered: it is kept
 	}
 	end := &session.End{
-		Reason: step.Reason, IsError: step.Reason.IsError(), Text: joinParts(r.parts), Stop: r.stop, Turns: r.turn,
+		Reason: step.Reason, IsError: step.Reason.IsError(), Text: joinParts(r.parts), Stop: r.stopped, Turns: r.turn,
 		Took: time.Since(r.began), API: r.bill.api, Total: r.bill.total, Wasted: r.bill.waste,
 		Recovered: r.healed, Denials: r.denials, Next: nextStep(step.Reason),
 	}

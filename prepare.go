@@ -86,10 +86,10 @@ func (r *run) view(rules message.Rules) []*message.Message {
 
 // measure prepares the next request and says how it stands to the window.
 func (r *run) measure(step loop.Step) loop.Outcome {
-	if step.Transition == loop.NextTurn {
+	if step.Transition == loop.NextTurn || step.Transition == loop.QueuedPrompt {
 		r.joinQueued()
 		r.parts = nil
-		if r.turn >= r.cfg.MaxTurns {
+		if r.turn >= r.cfg.MaxTurns && step.Transition == loop.NextTurn {
 			return loop.Outcome{Kind: loop.BudgetReached, Budget: loop.Turns}
 		}
 		r.turn++

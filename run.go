@@ -21,14 +21,17 @@ var (
 	errInterrupt = errors.New("interrupted by the user")
 	errShutdown  = errors.New("the process is ending")
 	errLeft      = errors.New("the consumer left")
+	errSubmit    = errors.New("a new prompt was submitted")
 	errTime      = errors.New("the time of the run is used up")
 )
 
 // run is one prompt until one terminal reason.
 type run struct {
 	*Agent
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	base   context.Context         // of the run
+	cancel context.CancelCauseFunc // ends the run
+	ctx    context.Context         // of the step in progress
+	stop   context.CancelCauseFunc // ends the step, if a new prompt may end it; nil otherwise
 	yield  func(session.Event, error) bool
 	left   bool // the consumer is gone: events still reach the journal
 
@@ -41,7 +44,7 @@ type run struct {
 	failure   *failure.Error // the last one, to be surfaced if nothing heals it
 	later     time.Duration  // when trying again is worth it, if anyone said so
 	records   []*session.Recovery
-	stop      string   // why the last answer that was kept stopped
+	stopped   string   // why the last answer that was kept stopped
 	parts     []string // text of the answer in progress, over its continuations
 	denials   []session.Denial
 	bill      bill
@@ -67,7 +70,7 @@ func (a *Agent) begin(ctx context.Context, prompt string, goOn bool, yield func(
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	context.AfterFunc(ctx, stopTimer)
-	r := &run{Agent: a, ctx: ctx, cancel: cancel, yield: yield, began: time.Now(), fixed: map[message.Fix]bool{}}
+	r := &run{Agent: a, base: ctx, ctx: ctx, cancel: cancel, yield: yield, began: time.Now(), fixed: map[message.Fix]bool{}}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.current != nil {
@@ -123,10 +126,6 @@ func (a *Agent) end(r *run) {
 	a.state, a.current = r.state, nil
 }
 
-// wake is called when a prompt was submitted. Waiting prompts join at the next
-// turn; nothing has to be stopped for them.
-func (r *run) wake() {}
-
 // perform is the whole run: the core decides, the shell acts.
 func (r *run) perform(prompt string) {
 	for _, e := range r.opening {
@@ -161,6 +160,7 @@ func (r *run) decide(state loop.State, o loop.Outcome) (loop.State, loop.Step) {
 
 // act performs one step and reports what came of it.
 func (r *run) act(step loop.Step) loop.Outcome {
+	defer r.enter(step.Do)()
 	if r.ctx.Err() != nil {
 		return r.aborted()
 	}
@@ -177,6 +177,25 @@ func (r *run) act(step loop.Step) loop.Outcome {
 		return r.runHooks()
 	}
 	panic("unreachable: the core has no action " + step.Do.String())
+}
+
+// enter begins a step, with a context of its own. A prompt that is submitted
+// with [Agent.SubmitNow] ends it; running tools finish, since what they do
+// cannot be taken back (R79).
+func (r *run) enter(do loop.Action) (leave func()) {
+	ctx, stop := context.WithCancelCause(r.base)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ctx, r.stop = ctx, stop
+	if do == loop.RunTools {
+		r.stop = nil
+	}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.stop = nil
+		stop(nil)
+	}
 }
 
 // joinQueued moves submitted prompts into the conversation.
@@ -197,6 +216,8 @@ func (r *run) aborted() loop.Outcome {
 		cause = loop.ByConsumer
 	case errors.Is(err, errShutdown):
 		cause = loop.ByShutdown
+	case errors.Is(err, errSubmit):
+		cause = loop.BySubmit
 	case errors.Is(err, errTime):
 		return loop.Outcome{Kind: loop.BudgetReached, Budget: loop.Time}
 	}

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,7 +22,7 @@ import (
 )
 
 var (
-	simSeeds = flag.Int("sim", 0, "how many seeds TestSimulation runs; 0: 400, or 60 with -short or -race")
+	simSeeds = flag.Int("sim", 0, "how many seeds TestSimulation runs; 0: 400, or 60 with -short")
 	simSeed  = flag.Uint64("seed", 0, "run this seed of TestSimulation alone, and show its script")
 )
 
@@ -39,10 +40,17 @@ func TestSimulation(t *testing.T) {
 	if testing.Short() {
 		n = min(n, 60)
 	}
-	for seed := uint64(1); seed <= uint64(n); seed++ {
-		if ok := t.Run(fmt.Sprint(seed), func(t *testing.T) { simulate(t, seed) }); !ok {
-			t.Fatalf("run it alone: go test -run TestSimulation -seed %d .", seed)
-		}
+	// Each share of the seeds runs beside the others.
+	shares := uint64(runtime.GOMAXPROCS(0))
+	for share := range shares {
+		t.Run(fmt.Sprintf("share%d", share), func(t *testing.T) {
+			t.Parallel()
+			for seed := 1 + share; seed <= uint64(n); seed += shares {
+				if ok := t.Run(fmt.Sprint(seed), func(t *testing.T) { simulate(t, seed) }); !ok {
+					t.Fatalf("run it alone: go test -run TestSimulation -seed %d .", seed)
+				}
+			}
+		})
 	}
 }
 
@@ -129,7 +137,7 @@ func simulate(t *testing.T, seed uint64) {
 	if r.IntN(4) == 0 {
 		interruptAt = 1 + r.IntN(40)
 	}
-	submitAt := 0
+	submitAt, now := 0, r.IntN(2) == 0
 	if r.IntN(4) == 0 {
 		submitAt = 1 + r.IntN(40)
 	}
@@ -162,13 +170,13 @@ func simulate(t *testing.T, seed uint64) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		events := collect(t, agent, "Do the task.", interruptAt, submitAt)
+		events := collect(t, agent, "Do the task.", interruptAt, submitAt, now)
 		end := events[len(events)-1].Body.(*session.End)
 		if end.Reason == loop.AbortedStreaming || end.Reason == loop.AbortedTools {
 			if interruptAt == 0 {
 				t.Errorf("aborted without an interrupt")
 			}
-			more := collect(t, agent, "Go on.", 0, 0)
+			more := collect(t, agent, "Go on.", 0, 0, false)
 			events = append(events, more...)
 			end = more[len(more)-1].Body.(*session.End)
 		}
@@ -187,7 +195,7 @@ func simulate(t *testing.T, seed uint64) {
 	})
 }
 
-func collect(t *testing.T, agent *daruma.Agent, prompt string, interruptAt, submitAt int) []session.Event {
+func collect(t *testing.T, agent *daruma.Agent, prompt string, interruptAt, submitAt int, now bool) []session.Event {
 	var events []session.Event
 	for e, err := range agent.Run(t.Context(), prompt) {
 		if err != nil {
@@ -197,7 +205,11 @@ func collect(t *testing.T, agent *daruma.Agent, prompt string, interruptAt, subm
 		if len(events) == interruptAt {
 			agent.Interrupt()
 		}
-		if len(events) == submitAt {
+		switch {
+		case len(events) != submitAt:
+		case now:
+			agent.SubmitNow("Also say hello.")
+		default:
 			agent.Submit("Also say hello.")
 		}
 	}
@@ -248,7 +260,7 @@ func endsWell(end *session.End, text string) bool {
 		return strings.Contains(text, "call-raw")
 	case loop.ModelError:
 		return strings.Contains(text, "reply\n    stop end_turn")
-	case loop.PromptTooLong, loop.BlockingLimit:
+	case loop.PromptTooLong, loop.BlockingLimit, loop.RapidRefillBreaker:
 		return strings.Contains(text, "window")
 	}
 	return false

@@ -80,10 +80,10 @@ func headless(w *world, o *options, s *setup) error {
 
 // lastWords is one line about a run that did not complete.
 func lastWords(r *daruma.Result) string {
-	if r.Failure != nil {
+	if tells(r) {
 		return string(r.Reason) + ": " + r.Failure.Text(false)
 	}
-	return r.Err().Error()
+	return string(r.Reason) + ": " + reasonText(r.Reason)
 }
 
 // steps are the words for what a person of this command can turn.
@@ -94,11 +94,16 @@ var steps = map[failure.Kind]string{
 	failure.Overloaded:    "try again later, or name other models with --fallback-model",
 }
 
+// tells reports whether the failure of r says more than the reason does.
+func tells(r *daruma.Result) bool {
+	return r.Failure != nil && (r.Failure.Kind != failure.Unknown || r.Reason == loop.APIError)
+}
+
 // ending says in two lines how a run ended that did not complete: what
 // happened, and what to do.
 func ending(r *daruma.Result) (what, step string) {
-	if r.Failure == nil {
-		return r.Err().Error(), r.Next
+	if !tells(r) {
+		return string(r.Reason) + ": " + reasonText(r.Reason), r.Next
 	}
 	what = r.Failure.Text(false)
 	if at := strings.LastIndex(what, "; "); at >= 0 { // the words of a failure end with a step

@@ -63,8 +63,9 @@ type why struct {
 	Chain    []whyStep      `json:"chain"`
 	Refused  []whyRefusal   `json:"refused"`
 	Failed   map[string]int `json:"failed_calls,omitzero"` // by tool
-	Doubt    []whyCall      `json:"in_doubt,omitzero"`     // calls that may have taken effect
-	Queued   []string       `json:"queued,omitzero"`       // prompts that nobody answered
+	Calls    []whyCall      `json:"last_calls,omitzero"`
+	Doubt    []whyCall      `json:"in_doubt,omitzero"` // calls that may have taken effect
+	Queued   []string       `json:"queued,omitzero"`   // prompts that nobody answered
 	Spent    session.Total  `json:"spent"`
 	Lost     session.Total  `json:"lost"`
 	LostTime time.Duration  `json:"lost_ms"` // in failed attempts and waits
@@ -96,8 +97,10 @@ type whyCall struct {
 	ID     string         `json:"tool_use_id"`
 	Name   string         `json:"tool_name"`
 	Input  jsontext.Value `json:"tool_input,omitzero"`
-	Effect string         `json:"effect"`
+	Effect string         `json:"effect,omitzero"`
 }
+
+func (c whyCall) String() string { return c.Name + " " + brief(c.Input) }
 
 // explainEnd goes through the events of the last run.
 func explainEnd(p *past) (*why, error) {
@@ -120,15 +123,20 @@ func explainEnd(p *past) (*why, error) {
 			c.giveUp(c.end.Failure)
 		}
 	case p.inUse:
-		y.State, y.Words = runRunning, c.doing(p)
+		y.State, y.Words, y.Ended = runRunning, c.doing(p), time.Now().UTC()
 	default:
 		y.Words = c.doing(p)
 	}
 	if c.end == nil {
 		y.Spent, y.Lost = c.spent, c.lost
+		if c.begun != nil {
+			y.Spent.Unknown++ // the answer that nobody got may have its price
+		}
 	}
-	for _, in := range p.history.Intents {
-		y.Doubt = append(y.Doubt, whyCall{in.Call, in.Name, in.Input, in.Effect})
+	if y.State != runRunning {
+		for _, in := range p.history.Intents {
+			y.Doubt = append(y.Doubt, whyCall{in.Call, in.Name, in.Input, in.Effect})
+		}
 	}
 	y.steps(c.end)
 	return y, nil
@@ -154,18 +162,20 @@ func reasonText(reason loop.Reason) string {
 	return text
 }
 
-// furtherSteps says what is safe after an end, beside the next step that the end names.
-var furtherSteps = map[loop.Reason][]string{
+// ownSteps are the words of this command for what an end calls for.
+var ownSteps = map[loop.Reason][]string{
 	loop.MaxTurns:           {"allow more turns: --max-turns"},
 	loop.BudgetExhausted:    {"raise the limit that was reached: --max-budget-usd or --max-time"},
-	loop.PromptTooLong:      {"choose a model with a larger window: --model"},
-	loop.BlockingLimit:      {"choose a model with a larger window: --model"},
-	loop.RapidRefillBreaker: {"ask for less at once: what fills the window stands in the chain above"},
+	loop.PromptTooLong:      {"start a new session for the rest of the task", "choose a model with a larger window: --model"},
+	loop.BlockingLimit:      {"start a new session for the rest of the task", "choose a model with a larger window: --model"},
+	loop.RapidRefillBreaker: {"ask for less at once: large results fill the window again and again"},
 	loop.OutputLimit:        {"ask for the rest in smaller parts"},
 	loop.MalformedExhausted: {"choose another model: --model"},
-	loop.ModelError:         {"choose another model: --model"},
+	loop.ModelError:         {"try again, or choose another model: --model"},
 	loop.Refusal:            {"word the request in another way"},
 	loop.ToolLoop:           {"say what to do instead of the call that was repeated"},
+	loop.AbortedStreaming:   {},
+	loop.AbortedTools:       {},
 }
 
 // steps lists what is safe to do next.
@@ -193,11 +203,12 @@ func (y *why) steps(end *session.End) {
 	if !y.NextAt.IsZero() && y.NextAt.After(time.Now()) {
 		step = "wait until " + clock(y.NextAt)
 	}
-	if step != "" {
+	if own, ok := ownSteps[y.Reason]; ok {
+		y.Next = append(y.Next, own...)
+	} else if step != "" {
 		add("%s", step)
 	}
-	y.Next = append(y.Next, furtherSteps[y.Reason]...)
-	if len(y.Refused) > 0 {
+	if len(end.Denials) > 0 {
 		add("allow what was refused: --allowedTools, or --permission-mode")
 	}
 	add("go on from where it stopped: %s", resumeCommand(y.Session))

@@ -47,7 +47,11 @@ func (c *chain) add(e session.Event) {
 	case *session.Recovery:
 		c.recovery(e, b)
 	case *session.Compaction:
-		c.did(e, fmt.Sprintf("about %s tokens → %s", thousands(b.Before), thousands(b.After)))
+		text := fmt.Sprintf("about %s tokens → %s", thousands(b.Before), thousands(b.After))
+		if b.Cause == string(loop.Refusal) {
+			text = "what was refused left it"
+		}
+		c.did(e, text)
 	case *session.Permission:
 		if !b.Allowed {
 			c.refuse(e, b)
@@ -70,12 +74,18 @@ func (c *chain) add(e session.Event) {
 	c.last = e.Body
 }
 
+// callsShown is how many of the newest calls are told.
+const callsShown = 3
+
 func (c *chain) know(m *message.Message) {
-	if m != nil {
-		for _, call := range m.Calls() {
-			c.calls[call.ID] = call
-		}
+	if m == nil {
+		return
 	}
+	for _, call := range m.Calls() {
+		c.calls[call.ID] = call
+		c.Calls = append(c.Calls, whyCall{ID: call.ID, Name: call.Name, Input: call.Input})
+	}
+	c.Calls = c.Calls[max(0, len(c.Calls)-callsShown):]
 }
 
 func (c *chain) pay(s session.Spent, lost bool) {
@@ -120,7 +130,7 @@ func (c *chain) flush() {
 func failureText(e *failure.Error) string {
 	text, _, _ := strings.Cut(e.Text(false), "; ")
 	if e.Status != 0 {
-		text += fmt.Sprintf(" (HTTP %d)", e.Status)
+		text += fmt.Sprintf(", HTTP %d", e.Status)
 	}
 	return text
 }
@@ -176,7 +186,8 @@ func (c *chain) did(e session.Event, text string) {
 		c.Chain[n-1].Did += ": " + text
 		return
 	}
-	c.Chain = append(c.Chain, whyStep{At: e.Time, What: "the conversation was made smaller", Did: text})
+	c.flush()
+	c.Chain = append(c.Chain, whyStep{At: e.Time, What: "the conversation changed", Did: text})
 }
 
 func (c *chain) refuse(e session.Event, b *session.Permission) {

@@ -80,18 +80,20 @@ func (y *why) printChain(r *renderer) {
 // merged puts repetitions of the same request that ended alike on one line.
 func merged(steps []whyStep) []whyStep {
 	var out []whyStep
-	first, n := "", 0
+	var first whyStep // of the repetitions that stand last in out
+	n := 0            // of them
 	for _, s := range steps {
-		cause := withoutNumber(s.What)
-		if i := len(out) - 1; i >= 0 && strings.HasPrefix(s.Did, "try ") && cause == withoutNumber(out[i].What) && s.State == out[i].State && n > 0 {
+		again := strings.HasPrefix(s.Did, "try ")
+		if n > 0 && again && s.State == first.State && withoutNumber(s.What) == withoutNumber(first.What) {
 			n++
-			out[i].What = fmt.Sprintf("%d requests: %s", n, cause)
-			out[i].Did = first + " … " + s.Did
+			last := &out[len(out)-1]
+			last.What = fmt.Sprintf("%d requests: %s", n, withoutNumber(s.What))
+			last.Did = first.Did + " … " + s.Did
 			continue
 		}
 		n = 0
-		if strings.HasPrefix(s.Did, "try ") {
-			first, n = s.Did, 1
+		if again {
+			first, n = s, 1
 		}
 		out = append(out, s)
 	}
@@ -111,6 +113,12 @@ func (y *why) printRest(r *renderer) {
 		r.line(r.paint(bold, "Refused:"))
 		for _, f := range y.Refused {
 			r.line(fmt.Sprintf("  %s  %s: %s (%s)", clock(f.At), f.What, strings.TrimRight(f.Reason, "."), f.Rule))
+		}
+	}
+	if len(y.Calls) > 0 && y.Reason != loop.Completed {
+		r.line(r.paint(bold, "Last calls:"))
+		for _, call := range y.Calls {
+			r.line("  " + call.String())
 		}
 	}
 	if len(y.Failed) > 0 {
@@ -143,6 +151,8 @@ func (y *why) cost() string {
 // price is what is known of a price; what is not known is said.
 func price(t session.Total) string {
 	switch {
+	case t.Unknown == 0 && t.USD == 0:
+		return "no money"
 	case t.Unknown == 0:
 		return "about " + usd(t.USD)
 	case t.USD == 0:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/daruma-agent/daruma/failure"
+	"github.com/daruma-agent/daruma/gate"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/model"
@@ -19,6 +20,9 @@ import (
 type attempt struct {
 	number   int
 	request  *model.Request
+	ticket   *gate.Ticket
+	unsent   bool
+	told     bool // the gate knows what became of it
 	estimate int
 	answer   model.Answer
 	failure  *failure.Error // nil when the answer is whole
@@ -35,8 +39,11 @@ const checkpointEvery = time.Second
 
 // attempt sends req once and yields what streams in. show says whether the
 // deltas are for the consumer.
-func (r *run) attempt(req *model.Request, show bool) *attempt {
-	t := &attempt{number: r.history.Attempts + 1, request: req, estimate: r.scale.estimate(req), began: time.Now()}
+func (r *run) attempt(req *model.Request, ticket *gate.Ticket, show bool) *attempt {
+	t := &attempt{
+		number: r.history.Attempts + 1, request: req, ticket: ticket,
+		estimate: r.scale.estimate(req), began: time.Now(),
+	}
 	r.emit(&session.Begin{
 		Attempt: t.number, Model: req.Model, Source: string(req.Source), Try: req.Try,
 		MaxTokens: req.MaxTokens, Messages: len(req.Messages), Estimate: t.estimate,
@@ -51,6 +58,7 @@ func (r *run) attempt(req *model.Request, show bool) *attempt {
 		}
 		if t.first == 0 && e.Kind != model.EventAlive {
 			t.first = time.Since(t.began)
+			t.tell()
 		}
 		t.answer.Add(e)
 		if show {
@@ -63,6 +71,7 @@ func (r *run) attempt(req *model.Request, show bool) *attempt {
 		}
 	}
 	t.took = time.Since(t.began)
+	t.tell()
 	if t.failure == nil && t.answer.Stop == "" {
 		// No wire of ours ends so; one that does is not believed.
 		t.failure = &failure.Error{Kind: failure.Network, Retry: failure.RetryYes, Message: "the stream ended before the answer was complete"}
@@ -212,8 +221,8 @@ func (t *attempt) spent() session.Spent {
 	unknown := !known
 	switch {
 	case t.answer.Started:
-	case t.failure != nil && t.failure.Status >= 400:
-		usd = 0 // refused: nobody bills that
+	case t.unsent, t.failure != nil && t.failure.Status >= 400:
+		usd, unknown = 0, false // refused, or never sent: nobody bills that
 	default:
 		// It may have been worked on: unknown, with the prompt as upper estimate.
 		usd, _ = model.Lookup(t.request.Model).Cost(model.Usage{Input: t.estimate})

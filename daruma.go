@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/daruma-agent/daruma/failure"
+	"github.com/daruma-agent/daruma/gate"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/model"
 	"github.com/daruma-agent/daruma/permission"
@@ -65,6 +66,9 @@ type Config struct {
 	Limits map[loop.Transition]int // overrides of the recovery table
 	// Refresh renews the credentials of Wire after the provider refused them.
 	Refresh func(context.Context) error
+	// Gate returns what processes and sub-agents on this account know together
+	// about the limits of a model; nil, or a nil gate, means that they know nothing.
+	Gate func(model string) *gate.Gate
 	// AskWait asks the person about a long wait; nil, or a policy that is not
 	// Interactive, ends the run with the time to come back.
 	AskWait func(context.Context, WaitQuestion) WaitChoice

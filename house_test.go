@@ -34,19 +34,21 @@ var mayImport = map[string][]string{
 	"model/anthropic": {"failure", "message", "model"},
 	"model/openai":    {"failure", "message", "model"},
 	"retry":           {"failure", "message", "model"},
+	"gate":            {},
 	"tool":            {"failure", "message", "model"}, // never retry, never loop
 	"tool/builtin":    {"failure", "message", "model", "tool"},
 	"tool/mcp":        {"failure", "message", "model", "tool"},
 	"loop":            {"failure", "message"},
 	"compact":         {"message", "model"},
 	"session":         {"failure", "message", "loop"},
+	"session/doctor":  {"message", "session"},
 	"view":            {"session"},
 	"hook":            {"message", "tool"},
 	"permission":      {"message", "tool"},
 	"sandbox":         {"message", "tool"},
 	"fault":           {}, // it judges clients by its own reading of the rules
 	".": {
-		"compact", "failure", "fault", "hook", "loop", "message", "model", "model/*", "permission", "retry", "sandbox",
+		"compact", "failure", "fault", "gate", "hook", "loop", "message", "model", "model/*", "permission", "retry", "sandbox",
 		"session", "tool", "tool/*", "view",
 	},
 	"internal/cli": {"*"},

@@ -23,11 +23,11 @@ func (r *run) retrying(t *attempt, v retry.Verdict) *session.Recovery {
 	if v.Do == retry.Wait {
 		rec.Decision, rec.Delay, rec.NextAt = "retry", delay, time.Now().Add(delay).UTC()
 	}
-	return r.open1(rec)
+	return r.publish(rec)
 }
 
-// open1 numbers a record, publishes it and keeps it until it is healed.
-func (r *run) open1(rec *session.Recovery) *session.Recovery {
+// publish numbers a record, tells it and keeps it until it is healed.
+func (r *run) publish(rec *session.Recovery) *session.Recovery {
 	rec.ID = r.history.Recoveries + 1
 	r.records = append(r.records, rec)
 	published := *rec
@@ -67,7 +67,7 @@ func (r *run) record(o loop.Outcome, step loop.Step) {
 		rec.From, rec.To = r.cfg.Models[used-1], r.cfg.Models[used]
 		r.notice(session.Warning, "switched from %s to %s for the rest of this run: %s", rec.From, rec.To, o.Failure)
 	}
-	r.open1(rec)
+	r.publish(rec)
 }
 
 // changes reports whether step is the recovery itself and not the road after

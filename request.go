@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/daruma-agent/daruma/failure"
+	"github.com/daruma-agent/daruma/gate"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/model"
 	"github.com/daruma-agent/daruma/retry"
@@ -35,10 +36,23 @@ func (r *run) sample() loop.Outcome {
 func (r *run) request(build func() *model.Request, show bool) *attempt {
 	tries := retry.State{Once: r.once, Before: r.waited}
 	r.once, r.slow = false, false
+	var ticket *gate.Ticket
 	for {
 		req := build()
 		req.Try = tries.Tries
-		t := r.attempt(req, show)
+		if ticket == nil {
+			ticket = r.ticket(req)
+		}
+		held, ok := r.pass(ticket, req)
+		if !ok {
+			return nil
+		}
+		var t *attempt
+		if held != nil {
+			t = r.unsent(req, held)
+		} else {
+			t = r.attempt(req, ticket, show)
+		}
 		if t.failure == nil || t.aborted || t.keepable(keepText) {
 			return t
 		}
@@ -54,7 +68,10 @@ func (r *run) request(build func() *model.Request, show bool) *attempt {
 		}
 		// Taken back before the wait: nobody reads for a minute what is void.
 		r.retract(t, string(t.failure.Kind))
-		if !r.follow(v, &tries, r.retrying(t, v)) {
+		if failed := r.follow(v, &tries, r.retrying(t, v)); failed != nil {
+			return r.unsent(req, failed)
+		}
+		if r.ctx.Err() != nil {
 			return nil
 		}
 	}
@@ -123,9 +140,9 @@ func (r *run) models() int {
 // idleDropper is a wire that keeps connections open (R10).
 type idleDropper interface{ DropIdle() }
 
-// follow performs a verdict that leads to another try. It reports false when
-// the run ended meanwhile.
-func (r *run) follow(v retry.Verdict, tries *retry.State, record *session.Recovery) bool {
+// follow performs a verdict that leads to another try. It returns a failure
+// when the verdict itself cannot be performed.
+func (r *run) follow(v retry.Verdict, tries *retry.State, record *session.Recovery) *failure.Error {
 	if d, ok := r.cfg.Wire.(idleDropper); ok && v.DropPool {
 		d.DropIdle()
 	}
@@ -133,8 +150,10 @@ func (r *run) follow(v retry.Verdict, tries *retry.State, record *session.Recove
 	case retry.Clamp:
 		r.clamp = v.MaxTokens
 	case retry.Refresh:
-		if err := r.cfg.Refresh(r.ctx); err != nil {
-			r.notice(session.Warning, "the credentials could not be renewed: %v", err)
+		if err := r.cfg.Refresh(r.ctx); err != nil && r.ctx.Err() == nil {
+			// To ask again with what was refused would be refused again (R15).
+			return &failure.Error{Kind: failure.Auth, Retry: failure.RetryNo, Rule: "refresh",
+				Message: r.cfg.Redact.Redact("the credentials could not be renewed: " + err.Error())}
 		}
 	case retry.LeaveFast:
 		r.slow = true
@@ -142,9 +161,9 @@ func (r *run) follow(v retry.Verdict, tries *retry.State, record *session.Recove
 	case retry.Wait:
 		tries.Waited += record.Delay
 		r.waited += record.Delay
-		return r.wait(record.Delay, record)
+		r.wait(record.Delay, record)
 	}
-	return r.ctx.Err() == nil
+	return nil
 }
 
 // wait sleeps in slices, and says in each one why, for how long and until when

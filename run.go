@@ -35,28 +35,29 @@ type run struct {
 	yield  func(session.Event, error) bool
 	left   bool // the consumer is gone: events still reach the journal
 
-	began     time.Time
-	number    int
-	opening   []session.Event // written before the run could begin, not shown yet
-	turn      int
-	state     loop.State
-	pending   *attempt       // answered, but not yet committed, kept or taken back
-	failure   *failure.Error // the last one, to be surfaced if nothing heals it
-	later     time.Duration  // when trying again is worth it, if anyone said so
-	records   []*session.Recovery
-	stopped   string   // why the last answer that was kept stopped
-	parts     []string // text of the answer in progress, over its continuations
-	denials   []session.Denial
-	bill      bill
-	healed    int
-	mute      bool                 // the journal failed: the run goes on without it
-	waited    time.Duration        // for layer 1, in all requests together
-	once      bool                 // the next request is the one try of a model that stands in
-	slow      bool                 // this request goes on at normal speed
-	compacted int                  // turn of the last summary
-	refills   int                  // summaries in a row that did not last
-	clamp     int                  // max_tokens that fit, once the provider said so; 0: never
-	fixed     map[message.Fix]bool // repairs of the view that the journal knows
+	began      time.Time
+	number     int
+	opening    []session.Event // written before the run could begin, not shown yet
+	turn       int
+	state      loop.State
+	pending    *attempt       // answered, but not yet committed, kept or taken back
+	failure    *failure.Error // the last one, to be surfaced if nothing heals it
+	later      time.Duration  // when trying again is worth it, if anyone said so
+	records    []*session.Recovery
+	stopped    string   // why the last answer that was kept stopped
+	parts      []string // text of the answer in progress, over its continuations
+	denials    []session.Denial
+	bill       bill
+	healed     int
+	mute       bool                 // the journal failed: the run goes on without it
+	waited     time.Duration        // for layer 1, in all requests together
+	askedLimit bool                 // the wait at the gate was decided about
+	once       bool                 // the next request is the one try of a model that stands in
+	slow       bool                 // this request goes on at normal speed
+	compacted  int                  // turn of the last summary
+	refills    int                  // summaries in a row that did not last
+	clamp      int                  // max_tokens that fit, once the provider said so; 0: never
+	fixed      map[message.Fix]bool // repairs of the view that the journal knows
 }
 
 // begin checks the call, opens the session and makes the run.

@@ -116,7 +116,8 @@ type Begin struct {
 	Try       int    `json:"try,omitzero"` // retry of the same request, from 1
 	MaxTokens int    `json:"max_tokens"`
 	Messages  int    `json:"messages"`
-	Estimate  int    `json:"estimate"` // tokens of the prompt, estimated
+	Estimate  int    `json:"estimate"`      // tokens of the prompt, estimated
+	Held      bool   `json:"held,omitzero"` // not sent: known to be refused
 }
 
 // Block says that the model began a block. It is provisional.

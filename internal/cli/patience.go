@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/daruma-agent/daruma/gate"
 	"github.com/daruma-agent/daruma/model/anthropic"
 	"github.com/daruma-agent/daruma/retry"
 	"github.com/spf13/pflag"
@@ -57,4 +58,18 @@ func (p *patience) apply(policy *retry.Policy, interactive bool) {
 // the person chose.
 func (p *patience) timeouts() anthropic.Timeouts {
 	return anthropic.Timeouts{FirstByte: p.idle, Bytes: p.idle, Events: p.idle}
+}
+
+// gates opens the gate of each model once. A gate that cannot be opened is no
+// gate: it may delay a run, never prevent one.
+func gates(dir, base, account string) func(string) *gate.Gate {
+	open := map[string]*gate.Gate{}
+	return func(model string) *gate.Gate {
+		g, ok := open[model]
+		if !ok {
+			g, _ = gate.Open(dir, gate.Key{BaseURL: base, Account: account, Model: model})
+			open[model] = g
+		}
+		return g
+	}
 }

@@ -219,7 +219,7 @@ func because(b *session.Recovery) string {
 }
 
 var decisions = map[string]string{
-	"retry": "try", "refresh": "new credentials", "clamp": "a smaller output limit",
+	"retry": "try", "gate": "waiting with the others", "refresh": "new credentials", "clamp": "a smaller output limit",
 	"max_output_tokens_escalate": "more output room",
 	"max_output_tokens_recovery": "going on with the answer",
 	"kept_calls":                 "running the complete calls",

@@ -85,6 +85,7 @@ func (s *setup) wire(w *world, o *options) error {
 		return fail(exitConfig, "check ANTHROPIC_BASE_URL and the keys", "%v", err)
 	}
 	s.config.Wire = wire
+	s.config.Gate = gates(filepath.Join(w.stateDir(), "gates"), base, key+token)
 	s.config.Redact = failure.NewRedactor(w.secrets()...)
 	return nil
 }

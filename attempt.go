@@ -2,7 +2,9 @@ package daruma
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -221,7 +223,7 @@ func (t *attempt) spent() session.Spent {
 	unknown := !known
 	switch {
 	case t.answer.Started:
-	case t.unsent, t.failure != nil && t.failure.Status >= 400:
+	case t.unsent, t.failure != nil && (t.failure.Status >= 400 || undialed(t.failure)):
 		usd, unknown = 0, false // refused, or never sent: nobody bills that
 	default:
 		// It may have been worked on: unknown, with the prompt as upper estimate.
@@ -232,6 +234,12 @@ func (t *attempt) spent() session.Spent {
 		Usage: session.Tokens{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheWrite},
 		USD:   usd, Unknown: unknown, First: t.first, Total: t.took,
 	}
+}
+
+// undialed reports whether no connection came about, so that nothing was sent.
+func undialed(e *failure.Error) bool {
+	var op *net.OpError
+	return errors.As(e, &op) && op.Op == "dial"
 }
 
 // shown is how many characters the consumer saw of it.

@@ -245,7 +245,7 @@ func decision(b *session.Recovery) string {
 	if text == "" {
 		text = strings.ReplaceAll(b.Decision, "_", " ")
 	}
-	if b.Of > 1 {
+	if b.Of > 1 || b.Decision == "retry" {
 		text += fmt.Sprintf(" %d of %d", b.Attempt, b.Of)
 	}
 	return text

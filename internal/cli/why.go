@@ -19,7 +19,12 @@ func whyCommand(w *world) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why [SESSION]",
 		Short: "how the last run ended, what led there, and what is safe to do next",
-		Args:  cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 { // many a prompt begins with this word
+				return fail(exitUsage, `if it is a prompt, put it in quotes: daruma -p "why …"`, "why takes one session, not %d", len(args))
+			}
+			return nil
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			p, err := w.past(strings.Join(args, ""))
 			if err != nil {

@@ -399,15 +399,15 @@ func (c *claude) brokenCompaction() []Finding {
 			return nil
 		}
 	}
-	logical := c.recs[c.boundary].Logical
-	f := c.doc.finding(Claude, BrokenCompaction, b.line, "the conversation was compacted here, and the summary is missing", nil)
-	if _, ok := c.tree.byID[logical]; ok {
-		f.Repair = "the thread goes on from before the compaction: nothing of it was summed up"
-		f.mend = func(p *plan) {
-			p.set(b.line, c.tree.path, quote(logical)) // for what hangs on it
-			p.drop(b.line)
-		}
+	from := c.recs[c.boundary].Logical
+	if n, ok := c.tree.byID[from]; !ok || c.tree.reaches(n, c.boundary) {
+		from = c.tree.before(c.boundary)
 	}
+	f := c.doc.finding(Claude, BrokenCompaction, b.line, "the conversation was compacted here, and the summary is missing", func(p *plan) {
+		p.set(b.line, c.tree.path, idOrNull(from)) // for what hangs on it
+		p.drop(b.line)
+	})
+	f.Repair = "the thread goes on from before the compaction: nothing of it was summed up"
 	return []Finding{f}
 }
 

@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"slices"
+
 	"github.com/daruma-agent/daruma/message"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -149,9 +151,15 @@ func (c *claude) keep(p *plan, call, id string) {
 }
 
 func (c *claude) begin(p *plan, text string) {
-	line := c.entries[0].line()
-	n := c.tree.byLine[line]
-	id := c.tree.newID("begin", c.recs[n].UUID)
-	p.insert(line-1, c.user(line, id, c.tree.nodes[n].parent, "", quote(text)))
-	p.set(line, c.tree.path, quote(id))
+	first := c.entries[0]
+	for _, n := range c.way {
+		line := c.tree.nodes[n].line
+		if !slices.Contains(first.lines, line) {
+			continue
+		}
+		id := c.tree.newID("begin", c.recs[n].UUID)
+		p.insert(line-1, c.user(line, id, c.tree.nodes[n].parent, "", quote(text)))
+		p.set(line, c.tree.path, quote(id))
+		return
+	}
 }

@@ -22,9 +22,10 @@ type journal struct {
 	entries []entry
 	read    bool
 	stored  map[string]storedResult
-	start   int // line of the first session_start, or -1
-	running int // line of the run_start without end, or -1
-	shrunk  int // line of the last compaction, or -1
+	ids     map[string]bool // of messages
+	start   int             // line of the first session_start, or -1
+	running int             // line of the run_start without end, or -1
+	shrunk  int             // line of the last compaction, or -1
 }
 
 // storedResult is a result that no message holds yet.
@@ -90,7 +91,7 @@ func (c *journal) talk() []entry {
 		return c.entries
 	}
 	c.read = true
-	c.stored = map[string]storedResult{}
+	c.stored, c.ids = map[string]storedResult{}, map[string]bool{}
 	for i, e := range c.events {
 		if e != nil {
 			c.apply(i, e)
@@ -133,6 +134,7 @@ func (c *journal) add(m *message.Message, line int, path string) {
 }
 
 func (c *journal) entry(m *message.Message, line int, path string) entry {
+	c.ids[m.ID] = true
 	e := entry{msg: &message.Message{ID: m.ID, Role: m.Role, Model: m.Model, Failure: m.Failure}, lines: []int{line}}
 	for k, b := range m.Blocks {
 		at := place{line: line}.element(path, k)
@@ -144,6 +146,7 @@ func (c *journal) entry(m *message.Message, line int, path string) entry {
 // results makes the message whose blocks came with events of their own.
 func (c *journal) results(b *session.Results, line int) {
 	e := entry{msg: &message.Message{ID: b.ID, Role: message.User, Caller: b.Caller}, lines: []int{line}}
+	c.ids[b.ID] = true
 	for _, call := range b.Calls {
 		if s, ok := c.stored[call]; ok {
 			at := place{line: s.line, path: "/body/block"}
@@ -260,11 +263,22 @@ func (c *journal) message(line int, m *message.Message) []byte {
 	return bytes.TrimRight(out, "\n")
 }
 
+// freshID makes an id for a message: the same for the same journal, and used
+// nowhere in it.
+func (c *journal) freshID(kind, of string) string {
+	id := kind + "-" + of
+	for n := 2; c.ids[id]; n++ {
+		id = fmt.Sprintf("%s-%s-%d", kind, of, n)
+	}
+	c.ids[id] = true
+	return id
+}
+
 // answer adds a message with the results behind that of the calls. Where a
 // compaction came later, it takes the message into its order.
 func (c *journal) answer(p *plan, i int, results []result) {
 	e := &c.entries[i]
-	m := &message.Message{ID: "results-" + e.msg.ID, Role: message.User, Caller: e.msg.ID, Synthetic: true}
+	m := &message.Message{ID: c.freshID("results", e.msg.ID), Role: message.User, Caller: e.msg.ID, Synthetic: true}
 	for _, r := range results {
 		block := message.TextResult(e.msg.Blocks[r.call].ID, outcomeUnknown(), true)
 		if r.moved {
@@ -311,7 +325,7 @@ func (c *journal) put(p *plan, e *entry, m *message.Message, before bool) {
 
 func (c *journal) begin(p *plan, text string) {
 	e := &c.entries[0]
-	c.put(p, e, message.NewSynthetic("begin-"+e.msg.ID, text), true)
+	c.put(p, e, message.NewSynthetic(c.freshID("begin", e.msg.ID), text), true)
 }
 
 func (c *journal) remove(p *plan, e *entry, at place) {
@@ -374,7 +388,7 @@ func (c *journal) note(p *plan, e *entry, at place, text string) {
 	}
 	// A result that becomes words needs a message of its own.
 	c.removeResult(p, e, at)
-	p.insert(e.line(), c.message(e.line(), message.NewSynthetic(fmt.Sprintf("words-%s-%d", e.msg.ID, at.line), text)))
+	p.insert(e.line(), c.message(e.line(), message.NewSynthetic(c.freshID("words", e.msg.ID), text)))
 }
 
 func (c *journal) setID(p *plan, at place, b *message.Block, id string) {

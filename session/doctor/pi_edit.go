@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/daruma-agent/daruma/message"
 	"github.com/go-json-experiment/json/jsontext"
@@ -72,12 +73,10 @@ func (c *pi) answer(p *plan, i int, results []result) {
 	c.follow(p, n, last)
 }
 
-// follow lets what hangs on node n hang on the record called id.
+// follow lets what hangs on node n, on the thread, hang on the record called id.
 func (c *pi) follow(p *plan, n int, id string) {
-	for k, at := range c.tree.nodes {
-		if k > n && at.parent == c.recs[n].ID {
-			p.set(at.line, c.tree.path, quote(id))
-		}
+	if k := slices.Index(c.way, n); k >= 0 && k+1 < len(c.way) {
+		p.set(c.tree.nodes[c.way[k+1]].line, c.tree.path, quote(id))
 	}
 }
 

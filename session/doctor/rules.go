@@ -4,7 +4,7 @@ package doctor
 // it, and how it is healed.
 var rules = map[Rule]about{
 	TornLine: {Breaks, "lines that are no whole record", "every agent skips such a line, with all that is in it", map[Format]string{
-		Claude: "Claude Code loses the thread where it was a link of it",
+		Claude: "Claude Code guesses where the thread goes on if it was a link of it",
 		Pi:     "pi loses everything before it, since it was a link of the thread",
 	}, "the line is left out; the original keeps it"},
 	FusedLine: {Breaks, "lines that hold more than one record", "every agent skips such a line, with the whole records that are in it", nil,
@@ -35,10 +35,10 @@ var rules = map[Rule]about{
 	DuplicateRecord: {Breaks, "records with one id", "the last one holds, so that what hangs on the other is lost or the thread runs in a circle", nil,
 		"a plain copy is left out; a different record gets an id of its own and joins the thread"},
 	MissingParent: {Breaks, "links that lead nowhere", "", map[Format]string{
-		Claude: "Claude Code loses everything before it", Pi: "pi loses everything before it",
+		Claude: "Claude Code guesses where the thread goes on", Pi: "pi loses everything before it",
 	}, "the record is linked to the one before it in the file"},
 	Cycle: {Breaks, "links that run in a circle", "", map[Format]string{
-		Claude: "Claude Code cuts the thread there", Pi: "pi dies with a RangeError after some seconds",
+		Claude: "Claude Code cuts the thread there, or guesses", Pi: "pi dies with a RangeError after some seconds",
 	}, "the record is linked to the one before it in the file"},
 	BrokenCompaction: {Breaks, "compactions that are not whole", "what was said before it is lost", nil, ""},
 	ForkBase:         {Breaks, "the parent of this fork", "Codex cannot resume a fork without the bytes of its parent", nil, ""},

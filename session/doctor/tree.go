@@ -230,7 +230,10 @@ func (t *tree) standing(p *plan, id string) (string, bool) {
 		}
 		id, changed = t.nodes[n].parent, true
 		if next, ok := p.planned(t.nodes[n].line, t.path); ok {
-			id = unquote(next)
+			id = ""
+			if next[0] == '"' {
+				id = unquote(next)
+			}
 		}
 	}
 	return id, changed

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/daruma-agent/daruma/failure"
 	"github.com/spf13/cobra"
 )
 
@@ -89,7 +90,7 @@ func sessionShow(w *world) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return written(p.lines(w.Stdout))
+				return written(p.lines(w.Stdout, failure.NewRedactor(w.secrets()...).Known))
 			}
 			return written(p.transcript(w.Stdout, w.colour(w.Terminal)))
 		},

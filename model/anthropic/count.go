@@ -24,13 +24,13 @@ func (c *Client) CountTokens(ctx context.Context, r *model.Request) (int, error)
 	defer res.Body.Close()
 	s.head, err = io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
 	if err != nil {
-		return 0, c.redact(s.cut(err))
+		return 0, s.failed(s.cut(err))
 	}
 	var count struct {
 		Input *int `json:"input_tokens"`
 	}
 	if err := json.Unmarshal(s.head, &count, lenient); err != nil || count.Input == nil {
-		return 0, c.redact(s.foreign(res, "the body is no count"))
+		return 0, s.failed(s.foreign(res, "the body is no count"))
 	}
 	return *count.Input, nil
 }

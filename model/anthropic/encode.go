@@ -64,7 +64,7 @@ const marksOnMessages = 2
 
 // encodeRequest returns the body that asks r.
 func (c *Client) encodeRequest(r *model.Request) (body, error) {
-	room, err := c.outputRoom(r)
+	room, err := c.OutputRoom(r)
 	if err != nil {
 		return nil, err
 	}

@@ -39,8 +39,8 @@ func limitsOf(h http.Header) *model.RateLimits {
 	}
 	limits := &model.RateLimits{}
 	var plan model.RateWindow // what is said without naming a window
-	for name, values := range h {
-		name, value := strings.ToLower(name), strings.TrimSpace(values[0])
+	for name := range h {
+		name, value := strings.ToLower(name), strings.TrimSpace(h.Get(name))
 		if rest, ok := strings.CutPrefix(name, unifiedPrefix); ok {
 			switch short, what := cutLast(rest); rest {
 			case "representative-claim":
@@ -65,7 +65,7 @@ func limitsOf(h http.Header) *model.RateLimits {
 	}
 	for name, w := range windows {
 		if w.Limit > 0 && left[name] {
-			w.Utilization = float64(w.Limit-w.Remaining) / float64(w.Limit)
+			w.Utilization = float64(max(0, w.Limit-w.Remaining)) / float64(w.Limit)
 		}
 		limits.Windows = append(limits.Windows, w)
 	}

@@ -220,8 +220,14 @@ func TestCredentials(t *testing.T) {
 		}
 		hidesKey(t, e)
 	}
+	// A key that is refused in a stream is as bad.
+	refused := sse(start, `{"type":"error","error":{"type":"authentication_error","message":"token expired"}}`)
+	c := mustNew(t, Config{Credentials: fixedSource{key: Key{Value: testKey}}, Transport: answering(text1(refused))})
+	if _, err := collect(t.Context(), c, hello); failure.KindOf(err) != failure.Auth || !c.secrets.isRefused(testKey) {
+		t.Errorf("refused in a stream: %v", err)
+	}
 	var got http.Header
-	c := mustNew(t, Config{Credentials: fixedSource{key: Key{Value: testKey, Style: KeyAsBearer}}, Transport: transport(func(r *http.Request) (*http.Response, error) {
+	c = mustNew(t, Config{Credentials: fixedSource{key: Key{Value: testKey, Style: KeyAsBearer}}, Transport: transport(func(r *http.Request) (*http.Response, error) {
 		got = r.Header
 		return nil, errors.New("enough of " + testKey)
 	})})

@@ -29,7 +29,7 @@ const (
 	RuleNoKey      = "key-unavailable" // the source of keys gave none: nothing was sent
 
 	RuleForeign  = "foreign-answer"    // a good status, and then something that is no answer
-	RuleNoStream = "stream-missing"    // 404 to a request for a stream, and not for want of the model
+	RuleNoStream = "stream-missing"    // the server refuses streams, or does not know where they are
 	RuleTooLong  = "unstreamed-length" // the answer may not be asked for unstreamed: nothing was sent
 	RuleWhole    = "watchdog-whole"    // an unstreamed answer was not complete in time
 	RuleProxy    = "proxy"             // a proxy refused, or is not there; the API was not reached
@@ -210,7 +210,7 @@ func (s *stream) flush() {
 func (s *stream) answer(req *http.Request) error {
 	res, err := s.do(req)
 	if err != nil {
-		return s.markMissing(err)
+		return s.markNoStream(err)
 	}
 	defer res.Body.Close()
 	d := &decoder{
@@ -226,7 +226,7 @@ func (s *stream) answer(req *http.Request) error {
 		if e.RequestID == "" {
 			e.RequestID = d.requestID
 		}
-		return s.client.redact(e)
+		return s.failed(e)
 	}
 	s.put(d.end())
 	s.flush()
@@ -259,11 +259,7 @@ func (s *stream) do(req *http.Request) (*http.Response, error) {
 	if s.caller.Err() != nil {
 		return nil, s.client.aborted(s.caller)
 	}
-	e := classify(s.client.report(res, text))
-	if e.Kind == failure.Auth && s.key.Value != "" {
-		s.client.secrets.refuse(s.key.Value)
-	}
-	return nil, s.client.redact(e)
+	return nil, s.failed(classify(s.client.report(res, text)))
 }
 
 const provider = "anthropic"
@@ -390,7 +386,7 @@ func (s *stream) cut(err error) *failure.Error {
 func (s *stream) broken(err error, report failure.Report) error {
 	e := failure.Classify(report)
 	_ = explainTLS(e, err) || explainProxy(e, err)
-	return s.client.redact(s.because(e))
+	return s.failed(s.because(e))
 }
 
 // because puts the true cause in the place of what the transport says: that
@@ -411,10 +407,15 @@ func (s *stream) because(e *failure.Error) *failure.Error {
 	return e
 }
 
-// redact takes the client's own secrets out of a failure.
-func (c *Client) redact(e *failure.Error) *failure.Error {
-	e.Message, e.Detail = c.secrets.redact(e.Message), c.secrets.redact(e.Detail)
-	e.Type, e.RequestID = c.secrets.redact(e.Type), c.secrets.redact(e.RequestID)
+// failed is the last station of every failure that the server or the way to it
+// is to blame for: a key that was refused is noted, and no key leaves in it.
+func (s *stream) failed(e *failure.Error) *failure.Error {
+	secrets := s.client.secrets
+	if e.Kind == failure.Auth && s.key.Value != "" {
+		secrets.refuse(s.key.Value)
+	}
+	e.Message, e.Detail = secrets.redact(e.Message), secrets.redact(e.Detail)
+	e.Type, e.RequestID = secrets.redact(e.Type), secrets.redact(e.RequestID)
 	return e
 }
 

@@ -3,16 +3,17 @@ package anthropic
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/model"
 )
 
-// outputRoom is the max_tokens that r is sent with. Unstreamed it is no more
+// OutputRoom is the max_tokens that r is sent with. Unstreamed it is no more
 // than the provider allows; where thinking alone takes as much, there is no such
 // request, and the server need not be asked.
-func (c *Client) outputRoom(r *model.Request) (int, error) {
+func (c *Client) OutputRoom(r *model.Request) (int, error) {
 	most := c.profile.Unstreamed
 	if !r.Unstreamed || r.MaxTokens <= most {
 		return r.MaxTokens, nil
@@ -27,15 +28,26 @@ func (c *Client) outputRoom(r *model.Request) (int, error) {
 	return most, nil
 }
 
-// markMissing marks the 404 of an address that serves everything but streams.
-// One that speaks of the model is about the model: without streaming it would
-// be missing just the same.
-func (s *stream) markMissing(err error) error {
+// againstStreams is what servers say that do not stream.
+var againstStreams = regexp.MustCompile(`\bstream(?:s|ed|ing)?\b.{0,60}\b(?:not |un)(?:yet |currently )?(?:supported|available|enabled|implemented|allowed|permitted)` +
+	`|(?:not|n't|cannot) support stream`)
+
+// markNoStream marks two refusals that meet streams alone: one that says so, and
+// the 404 of an address that serves everything else. A 404 that speaks of the
+// model is about the model, which would be missing just the same.
+func (s *stream) markNoStream(err error) error {
 	e := failureIn(err)
-	if e == nil || e.Status != http.StatusNotFound || s.ask.Unstreamed {
+	if e == nil || e.Status < 400 || s.ask.Unstreamed {
 		return err
 	}
 	said := strings.ToLower(e.Message + " " + e.Detail)
+	final := e.Status < 500 || e.Status == http.StatusNotImplemented // else it speaks of this moment
+	if final && againstStreams.MatchString(said) {
+		e.Rule = RuleNoStream
+	}
+	if e.Status != http.StatusNotFound {
+		return err
+	}
 	for _, name := range []string{"model", "deployment", "engine", strings.ToLower(s.ask.Model)} {
 		if len(name) > 2 && strings.Contains(said, name) {
 			return err
@@ -52,7 +64,8 @@ func (s *stream) markMissing(err error) error {
 //
 //   - An answer of success that is neither a stream nor a message: something in
 //     between cannot pass streams on. It will not learn it by being asked again.
-//   - A 404 that does not name the model: streams are served elsewhere, or not.
+//   - A refusal that names streaming, or a 404 that does not name the model:
+//     streams are served elsewhere, or not at all.
 //   - Two stalls before the first byte of an answer, one after the other: what
 //     holds answers back until they are complete looks like this. One may be
 //     chance, and a machine that slept is no stall.

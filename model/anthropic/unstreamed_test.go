@@ -189,30 +189,35 @@ func TestUnstreamedWatchdog(t *testing.T) {
 	})
 }
 
-func TestMissingStream(t *testing.T) {
+func TestRefusedStream(t *testing.T) {
 	for _, tc := range []struct {
+		status  int
 		request *model.Request
 		body    string
-		rule    string
+		refused bool
 	}{
-		{hello, `{"type":"error","error":{"type":"not_found_error","message":"Not Found"}}`, RuleNoStream},
-		{hello, "<html><h1>404 Not Found</h1></html>", RuleNoStream},
-		{hello, "", RuleNoStream},
-		{whole, "", ""},
-		{hello, `{"type":"error","error":{"type":"not_found_error","message":"model: claude-x"}}`, ""},
-		{&model.Request{Model: "claude-x", Messages: hello.Messages}, `{"detail":"no claude-x here"}`, ""},
+		{404, hello, `{"type":"error","error":{"type":"not_found_error","message":"Not Found"}}`, true},
+		{404, hello, "<html><h1>404 Not Found</h1></html>", true},
+		{404, hello, "", true},
+		{404, whole, "", false},
+		{404, hello, `{"type":"error","error":{"type":"not_found_error","message":"model: claude-x"}}`, false},
+		{404, &model.Request{Model: "claude-x", Messages: hello.Messages}, `{"detail":"no claude-x here"}`, false},
+		{400, hello, `{"error":{"message":"Streaming is not supported for this model"}}`, true},
+		{422, hello, `{"detail":"this deployment doesn't support streaming responses"}`, true},
+		{503, hello, "the stream is currently unavailable", false},
+		{501, hello, "streamed answers are not yet implemented", true},
+		{400, whole, `{"error":{"message":"Streaming is not supported for this model"}}`, false},
+		{400, whole, `{"error":{"message":"Streaming is required for operations that may take longer than 10 minutes"}}`, false},
+		{503, hello, "upstream unavailable", false},
 	} {
 		c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusNotFound)
+			w.WriteHeader(tc.status)
 			_, _ = io.WriteString(w, tc.body)
 		})
 		_, err := collect(t.Context(), c, tc.request)
 		e := failure.As(err)
-		if e.Kind != failure.ModelNotFound || (e.Rule == RuleNoStream) != (tc.rule == RuleNoStream) {
-			t.Errorf("%q: %s %s", tc.body, e.Kind, e.Rule)
-		}
-		if StreamingFails(e) != (tc.rule == RuleNoStream) {
-			t.Errorf("%q: StreamingFails = %v", tc.body, StreamingFails(e))
+		if e.Status != tc.status || (e.Rule == RuleNoStream) != tc.refused || StreamingFails(e) != tc.refused {
+			t.Errorf("%d %q: %s %s, StreamingFails %v", tc.status, tc.body, e.Kind, e.Rule, StreamingFails(e))
 		}
 	}
 }

@@ -27,7 +27,7 @@ func sessionCheck(w *world) *cobra.Command {
 		Example: `  daruma session check 3f2a
   daruma session check --diff broken.jsonl          what healing would change
   daruma session check --fix ~/.claude/projects/x/3f2a.jsonl`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArg("the file or the ID of a session"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			path, err := w.sessionFile(args[0])
 			if err != nil {

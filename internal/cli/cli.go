@@ -73,13 +73,16 @@ func Main(w world) int {
 	cmd.SetIn(w.Stdin)
 	cmd.SetOut(w.Stdout)
 	cmd.SetErr(w.Stderr)
-	err := cmd.ExecuteContext(context.Background())
+	ran, err := cmd.ExecuteContextC(context.Background())
 	if err == nil {
 		return exitOK
 	}
 	var e *exitError
 	if !errors.As(err, &e) {
 		e = usage(err)
+	}
+	if e.hint == usageHint {
+		e.hint = ran.CommandPath() + usageHint
 	}
 	tellError(w.Stderr, w.Args, e, err)
 	if e.text != "" {
@@ -119,7 +122,7 @@ func root(w *world) *cobra.Command {
 		},
 	}
 	cmd.SetVersionTemplate("daruma {{.Version}}\n")
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(flagError(err)) })
 	cmd.SuggestionsMinimumDistance = 2
 	o.register(cmd.Flags())
 	cmd.AddCommand(whyCommand(w), sessionCommand(w), recoveriesCommand(w), demoCommand(w), explainCommand(w), faultCommand(w))

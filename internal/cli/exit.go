@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/loop"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Exit codes. Any non-zero one is a failure; is_error in the result is true
@@ -36,7 +39,38 @@ type exitError struct {
 func (e *exitError) Error() string { return e.text }
 
 func usage(err error) *exitError {
-	return &exitError{exitUsage, err.Error(), "daruma --help shows the flags"}
+	return &exitError{exitUsage, err.Error(), usageHint}
+}
+
+// usageHint stands behind the name of the command that was used wrongly.
+const usageHint = " --help shows the flags"
+
+// flagError says in words what the parser of numbers would say in its own.
+func flagError(err error) error {
+	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	kind := bad.GetFlag().Value.Type()
+	switch kind {
+	case "int", "float64":
+		kind = "number"
+	case "duration":
+		kind = "time such as 90s or 2h"
+	default:
+		return err
+	}
+	return fmt.Errorf("--%s %q: a %s is needed", bad.GetFlag().Name, bad.GetValue(), kind)
+}
+
+// oneArg refuses everything but one argument, and says what it has to be.
+func oneArg(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("one argument is needed, %s, not %d", what, len(args))
+		}
+		return nil
+	}
 }
 
 func fail(code int, hint, format string, args ...any) *exitError {

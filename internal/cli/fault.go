@@ -37,7 +37,7 @@ func faultCommand(w *world) *cobra.Command {
 	check := &cobra.Command{
 		Use:   "check FILE",
 		Short: "read a script and say whether it is well formed",
-		Args:  cobra.ExactArgs(1),
+		Args:  oneArg("the file of a script"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if _, err := readScript(args[0]); err != nil {
 				return err

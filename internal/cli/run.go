@@ -126,7 +126,10 @@ func (s *setup) goOn(step string) string {
 	if s.path == "" {
 		return cmp.Or(step, "run it again")
 	}
-	return cmp.Or(step, "go on") + ": daruma -p --resume " + s.session
+	if step == "go on" || step == "" {
+		return "go on: daruma -p --resume " + s.session
+	}
+	return step + "; to go on: daruma -p --resume " + s.session
 }
 
 // onSignals makes the first Ctrl+C an interrupt that leaves a whole session and

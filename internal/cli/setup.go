@@ -54,7 +54,7 @@ func (s *setup) close() {
 // is closed again when it fails.
 func prepare(w *world, o *options) (*setup, error) {
 	s := &setup{}
-	for _, step := range []func(*world, *options) error{s.wire, s.models, s.retries, s.permission, s.tools, s.journal} {
+	for _, step := range []func(*world, *options) error{s.permission, s.models, s.retries, s.wire, s.tools, s.journal} {
 		if err := step(w, o); err != nil {
 			s.close()
 			return nil, err

@@ -47,14 +47,18 @@ func (r *run) record(o loop.Outcome, step loop.Step) {
 	if step.Transition == loop.None || limit == 0 || !changes(step) {
 		return
 	}
+	cause := o.Failure
+	if o.Kind == loop.Unchanged && r.failure != nil {
+		cause = r.failure.Kind // still: the rung before did not help
+	}
 	rec := &session.Recovery{
-		Layer: "turn", Cause: o.Failure, Outcome: o.String(), Decision: string(step.Transition), Rule: string(step.Transition),
+		Layer: "turn", Cause: cause, Outcome: o.String(), Decision: string(step.Transition), Rule: string(step.Transition),
 		Attempt: used, Of: limit, State: session.Running,
 	}
 	if step.Do == loop.Reduce {
 		rec.Layer = "context"
 	}
-	if e := r.failure; e != nil && o.Failure != "" {
+	if e := r.failure; e != nil && cause != "" {
 		rec.Status, rec.Request, rec.Evidence = e.Status, e.RequestID, brief(e.Message)
 	}
 	if step.Keep {

@@ -100,7 +100,7 @@ func demoRun(w *world, dir string, real bool) error {
 		return err
 	}
 	fmt.Fprintf(w.Stdout, "The agent is asked: %s\n\n", demoPrompt)
-	show := &renderer{out: w.Stdout, terminal: w.Terminal, colour: w.colour(w.Terminal)}
+	show := &renderer{out: w.Stdout, terminal: w.Terminal, colour: w.colour(w.Terminal), words: true}
 	stop, code := onSignals(agent, w.Stderr)
 	defer stop()
 	result, err := daruma.Collect(tee(agent.Run(context.Background(), demoPrompt), show.event))
@@ -218,16 +218,16 @@ func indent(text string) string {
 // printRecoveries is the table at the end: what failed, what was done, what it
 // cost, how it ended.
 func printRecoveries(w *world, r *daruma.Result, report fault.Report) {
-	fmt.Fprintf(w.Stdout, "\n%-26s %-34s %-10s %-12s %s\n", "what failed", "what was done", "waited", "lost", "end")
+	fmt.Fprintf(w.Stdout, "\n%-32s %-34s %-8s %-10s %s\n", "what failed", "what was done", "waited", "lost", "end")
 	for _, rec := range r.Recoveries {
 		lost := "-"
 		if rec.Lost.Chars > 0 {
 			lost = fmt.Sprintf("%d chars", rec.Lost.Chars)
 		}
-		fmt.Fprintf(w.Stdout, "%-26s %-34s %-10s %-12s %s\n", clip(because(&rec), 26), clip(decision(&rec), 34), waited(&rec), lost, rec.State)
+		fmt.Fprintf(w.Stdout, "%-32s %-34s %-8s %-10s %s\n", clip(because(&rec), 32), clip(decision(&rec), 34), waited(&rec), lost, rec.State)
 	}
-	fmt.Fprintf(w.Stdout, "\n%d requests, %d turns, %d of %d recoveries healed; %s output tokens, %s of them taken back; protocol violations seen by the server: %d\n",
-		len(report.Requests), r.Turns, r.Recovered, len(r.Recoveries),
+	fmt.Fprintf(w.Stdout, "\n%d requests, %d turns, %d failures healed; %s output tokens, %s of them taken back; protocol violations seen by the server: %d\n",
+		len(report.Requests), r.Turns, r.Recovered,
 		thousands(r.Total.Usage.Output), thousands(r.Wasted.Usage.Output), len(report.Violations))
 }
 

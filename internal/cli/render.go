@@ -19,15 +19,17 @@ type renderer struct {
 	terminal bool
 	colour   bool
 	verbose  bool
+	words    bool // show what the model said once it is certain
 	stream   bool // show the model's words as they come …
 	lines    bool // … by whole lines, for a screen with a prompt below
 
 	pending string // words that wait for the end of their line
 
-	inPlace  bool // a countdown stands on the last line
-	midLine  bool // streamed text did not end with a line break
-	waiting  int  // recovery whose wait was told
-	streamed int  // characters of the attempt that are on the screen
+	inPlace  bool                // a countdown stands on the last line
+	midLine  bool                // streamed text did not end with a line break
+	healed   []*session.Recovery // not told yet
+	waiting  int                 // recovery whose wait was told
+	streamed int                 // characters of the attempt that are on the screen
 }
 
 // colour says whether stream may be coloured: NO_COLOR beats everything.
@@ -76,6 +78,7 @@ func (r *renderer) clear() {
 
 // done leaves the screen in order.
 func (r *renderer) done() {
+	r.tellHealed()
 	r.clear()
 	r.flush()
 	if r.midLine {
@@ -85,6 +88,9 @@ func (r *renderer) done() {
 }
 
 func (r *renderer) event(e session.Event) {
+	if b, ok := e.Body.(*session.Recovery); !ok || b.State != session.Healed {
+		r.tellHealed()
+	}
 	switch b := e.Body.(type) {
 	case *session.Begin:
 		r.streamed = 0
@@ -161,6 +167,9 @@ func (r *renderer) calls(m *message.Message) {
 	if m == nil {
 		return
 	}
+	if text := m.PlainText(); r.words && text != "" {
+		r.line("» " + clip(text, 160))
+	}
 	for _, c := range m.Calls() {
 		r.line(r.paint(bold, "● "+c.Name) + " " + brief(c.Input))
 	}
@@ -200,16 +209,31 @@ func (r *renderer) recovery(b *session.Recovery) {
 			r.line(r.paint(yellow, "↻ "+because(b)+" · "+decision(b)))
 		}
 	case session.Healed:
-		r.line(r.paint(dim, fmt.Sprintf("✓ healed: %s after %s", because(b), decision(b))))
+		r.healed = append(r.healed, b)
 	case session.NotHealed:
 		r.line(r.paint(red, fmt.Sprintf("✗ not healed: %s, in spite of %s", because(b), decision(b))))
 	}
 }
 
+// tellHealed says in one line that an answer came, after whatever it took.
+func (r *renderer) tellHealed() {
+	n := len(r.healed)
+	if n == 0 {
+		return
+	}
+	last := r.healed[n-1]
+	text := fmt.Sprintf("✓ healed: %s, by %s", because(last), decision(last))
+	if n > 1 {
+		text += fmt.Sprintf(" (%d steps)", n)
+	}
+	r.healed = nil
+	r.line(r.paint(dim, text))
+}
+
 func because(b *session.Recovery) string {
 	why := string(b.Cause)
 	if why == "" {
-		why = b.Outcome
+		why = outcomeText(b.Outcome)
 	}
 	why = strings.ReplaceAll(why, "_", " ")
 	if b.Status != 0 {

@@ -53,7 +53,16 @@ func connectProxy(t *testing.T, status int, header http.Header) func(*http.Reque
 }
 
 func TestProxy(t *testing.T) {
-	api, root := serveTLS(t, nil)
+	refuse := false
+	api, root := serveTLS(t, func(srv *httptest.Server) {
+		srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if refuse {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			_, _ = io.WriteString(w, rich)
+		})
+	})
 	for _, tc := range []struct {
 		status int
 		header http.Header
@@ -83,6 +92,14 @@ func TestProxy(t *testing.T) {
 			continue
 		}
 		hidesKey(t, e)
+	}
+	// The API's own refusal comes through the proxy as what it is.
+	refuse = true
+	c := mustNew(t, Config{BaseURL: api.URL, TLS: TLS{Roots: root}, Proxy: connectProxy(t, 200, nil)})
+	defer c.DropIdle()
+	_, err := collect(t.Context(), c, hello)
+	if e := failure.As(err); e.Kind != failure.Permission || e.Status != http.StatusForbidden {
+		t.Errorf("%+v", e)
 	}
 }
 

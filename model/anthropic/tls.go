@@ -18,7 +18,7 @@ type TLS struct {
 	Roots      []byte // certificates that are trusted besides those of the system
 	Cert       []byte // the client's certificate, with the chain behind it
 	Key        []byte // its private key; empty: it stands in Cert
-	MinVersion uint16 // such as tls.VersionTLS13; 0 is TLS 1.2
+	MinVersion uint16 // such as tls.VersionTLS13; TLS 1.2 at the least
 }
 
 // String shows no key.

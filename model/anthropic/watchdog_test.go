@@ -320,3 +320,40 @@ func TestLateTimer(t *testing.T) {
 		w.end(0)
 	})
 }
+
+// TestBriefStop: a timer that is late by little is patient for little, and a
+// wait that ends before its late timer fired counts for nothing.
+func TestBriefStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, kill := context.WithCancelCause(t.Context())
+		defer kill(nil)
+		w := newWatchdog(Timeouts{Bytes: 3 * time.Minute, Events: 5 * time.Minute}, time.Now, kill)
+		w.begun = true
+		stopped := func(d time.Duration) {
+			w.mu.Lock()
+			w.since = w.since.Add(-d)
+			w.mu.Unlock()
+		}
+		w.begin()
+		stopped(10 * time.Minute)
+		w.end(1)
+		if w.quiet != 0 {
+			t.Errorf("quiet for %v", w.quiet)
+		}
+		w.begin()
+		stopped(5 * time.Second)
+		time.Sleep(3*time.Minute + 49*time.Second)
+		if synctest.Wait(); ctx.Err() != nil {
+			t.Fatal("fired too early")
+		}
+		time.Sleep(2 * time.Second)
+		if synctest.Wait(); ctx.Err() == nil {
+			t.Fatal("did not fire 50 s after a stop of 5 s")
+		}
+		e := w.stalled()
+		if w.nameSleep(e); e.Rule != RuleBytes {
+			t.Errorf("%s: %s", e.Rule, e.Message)
+		}
+		w.end(0)
+	})
+}

@@ -31,6 +31,7 @@ import (
 //	                      that every end keeps: see promises
 //	signal NAME when FILE send the signal to the command that ends runs next, as
 //	                      soon as FILE exists
+//	lines                 stdout must be a whole run in the lines of stream-json
 //	journal PATTERN       the journal of the last session must match (or not: !)
 
 func TestMain(m *testing.M) {
@@ -61,7 +62,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"fault": playFaults, "ends": ends, "signal": armSignal, "journal": grepJournal,
+			"fault": playFaults, "ends": ends, "signal": armSignal, "journal": grepJournal, "lines": checkLines,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,

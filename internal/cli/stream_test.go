@@ -47,7 +47,7 @@ func golden(t *testing.T, path string, got []byte) {
 
 // lineSchema returns the schema of stream-json with the check of one kind of
 // line on top, so that an error names the field and not all kinds.
-func lineSchema(t *testing.T) func(line []byte) error {
+func lineSchema(t testing.TB) func(line []byte) error {
 	t.Helper()
 	data, err := os.ReadFile("testdata/stream-json.schema.json")
 	if err != nil {
@@ -80,6 +80,9 @@ func lineSchema(t *testing.T) func(line []byte) error {
 		return known[kind].Validate(value)
 	}
 }
+
+// LineSchema is for the scripts, which are in another package.
+var LineSchema = lineSchema
 
 var at = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 

@@ -57,6 +57,9 @@ const (
 // bytes as they came: ask Input.IsValid and Kind before running it. It is never
 // turned into {}.
 //
+// An unstreamed request yields the same events, all at once. When to ask for one
+// is the caller's to decide: see [StreamingFails].
+//
 // Reading has its own goroutine and a bounded queue; it is gone when Stream
 // returns.
 func (c *Client) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Event, error] {

@@ -19,6 +19,7 @@ import (
 const chatHelp = `Type a prompt and press Enter. While it works, what you type is queued.
   Esc, Ctrl+C   interrupt; at an empty prompt Ctrl+C twice leaves
   /continue     go on from where it stopped
+  /why          how the last run ended, and what led there
   /session      where this session is kept
   /help, /exit`
 
@@ -106,6 +107,8 @@ func (t *talk) line(line string) {
 	case line == "":
 	case line == "/help":
 		t.show.line(chatHelp)
+	case line == "/why":
+		t.why()
 	case line == "/session":
 		t.show.line(t.setup.session + " " + t.setup.path)
 	case running:

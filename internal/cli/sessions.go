@@ -34,6 +34,7 @@ type listed struct {
 
 func sessionList(w *world) *cobra.Command {
 	var asJSON bool
+	var most int
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "the sessions of this folder, newest first",
@@ -47,6 +48,11 @@ func sessionList(w *world) *cobra.Command {
 			if err != nil {
 				return fail(exitInput, "make the folder readable", "%v", err)
 			}
+			older := 0
+			if most > 0 && len(summaries) > most { // each one is read
+				older = len(summaries) - most
+				summaries = summaries[:most]
+			}
 			list := []listed{}
 			for _, s := range summaries {
 				p, err := readPast(s.Path)
@@ -58,14 +64,15 @@ func sessionList(w *world) *cobra.Command {
 			if asJSON {
 				return printJSON(w.Stdout, list)
 			}
-			return written(printList(w.Stdout, list))
+			return written(printList(w.Stdout, list, older))
 		},
 	}
+	cmd.Flags().IntVarP(&most, "limit", "n", 50, "at most so many; 0: all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON array, for machines")
 	return cmd
 }
 
-func printList(out io.Writer, list []listed) error {
+func printList(out io.Writer, list []listed, older int) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(out, `There is no session of this folder yet. Begin one: daruma -p "…"`)
 		return err
@@ -73,6 +80,9 @@ func printList(out io.Writer, list []listed) error {
 	var b strings.Builder
 	for _, s := range list {
 		fmt.Fprintf(&b, "%s  %-19s  %-17s  %-7s  %s\n", s.ID, s.Modified.Local().Format(time.DateTime), s.State, count(s.Runs, "run"), clip(s.Prompt, 60))
+	}
+	if older > 0 {
+		fmt.Fprintf(&b, "… and %d older: --limit 0 shows all\n", older)
 	}
 	_, err := io.WriteString(out, b.String())
 	return err

@@ -28,6 +28,24 @@ func (y *why) print(out io.Writer, colour bool) error {
 	return err
 }
 
+// why tells in a conversation how its last run ended.
+func (t *talk) why() {
+	if t.setup.path == "" {
+		t.show.line("nothing of this session is kept, so nothing can be told")
+		return
+	}
+	p, err := readPast(t.setup.path)
+	if err == nil {
+		var y *why
+		if y, err = explainEnd(p); err == nil {
+			err = y.print(t.show.out, t.show.colour)
+		}
+	}
+	if err != nil {
+		t.show.line(err.Error())
+	}
+}
+
 func (y *why) head(r *renderer) {
 	switch {
 	case y.State == runRunning:

@@ -89,12 +89,16 @@ func (c *codex) setMediaType(p *plan, at place, m *message.Media, kind string) {
 	p.set(at.line, at.path+"/image_url", quote("data:"+kind+";base64,"+m.Data))
 }
 
-// answer puts the outputs directly behind the last item of the answer.
+// answer puts each output directly behind its call, and behind the calls that
+// were made together with it.
 func (c *codex) answer(p *plan, i int, results []result) {
 	e := &c.entries[i]
-	last := e.at[len(e.at)-1]
 	for _, r := range results {
-		call := e.at[r.call]
+		call, end := e.at[r.call], r.call
+		for end+1 < len(e.at) && e.msg.Blocks[end+1].Type == message.ToolUse {
+			end++
+		}
+		last := e.at[end]
 		payload := fmt.Appendf(nil, `{"type":"%s","call_id":%s,"output":%s}`,
 			c.outputType(call), quote(e.msg.Blocks[r.call].ID), quote(outcomeUnknown()))
 		if r.moved {

@@ -143,9 +143,8 @@ func (f *File) Healed() Conversation {
 }
 
 func conversation(d *doc, talk []entry) Conversation {
-	var c Conversation
+	c := Conversation{Messages: messages(talk)}
 	for i := range talk {
-		c.Messages = append(c.Messages, talk[i].msg)
 		lines := make([]int, 0, len(talk[i].at))
 		for _, at := range talk[i].at {
 			no := 0

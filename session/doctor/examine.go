@@ -349,3 +349,11 @@ func (x *examiner) medium(e *entry, b *message.Block, at place, media *surplus) 
 		x.find(LargeMedia, e, at.line, note(why), "%s %s", article(b.Type), why)
 	}
 }
+
+// sizes finds a conversation that is too large as a whole.
+func (x *examiner) sizes() {
+	if tokens := message.Estimate(messages(x.talk)); tokens > windowRoom {
+		f := x.doc.finding(x.format, LargeSession, -1, fmt.Sprintf("the conversation has about %d tokens", tokens), nil)
+		x.found = append(x.found, f)
+	}
+}

@@ -137,9 +137,9 @@ func resealed(lines []string) []string {
 }
 
 func TestMutations(t *testing.T) {
-	runs := 400
+	runs := 100
 	if testing.Short() {
-		runs = 50
+		runs = 25
 	}
 	for _, format := range all {
 		for _, name := range []string{"everyday", "compacted", "switched_image", "killed"} {

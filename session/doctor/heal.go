@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ type cure struct {
 	found   []Finding // with the lines of the original
 	doc     *doc
 	patient patient
+	sound   bool // the doc keeps all rules
 }
 
 func (f *File) cure() *cure {
@@ -38,6 +38,8 @@ type known struct {
 	what    string
 }
 
+func (f *Finding) key() known { return known{f.Rule, f.Line, f.Message, f.What} }
+
 // treat looks, repairs the lowest layer that needs it, and looks again, until
 // nothing is left that can be repaired.
 func (f *File) treat() *cure {
@@ -48,7 +50,7 @@ func (f *File) treat() *cure {
 		x := f.look(c.doc, c.patient)
 		p := newPlan(c.doc)
 		for _, found := range x.found {
-			if k := (known{found.Rule, found.Line, found.Message, found.What}); !seen[k] {
+			if k := found.key(); !seen[k] {
 				seen[k] = true
 				c.found = append(c.found, found)
 			}
@@ -102,23 +104,27 @@ func (x *examiner) read(f *File) {
 }
 
 // verify holds the cure to its promise: a conversation that breaks no rule, or
-// a finding that says so.
+// findings that say so.
 func (f *File) verify(c *cure, x *examiner) {
-	msgs := make([]*message.Message, len(x.talk))
-	for i := range x.talk {
-		msgs[i] = x.talk[i].msg
+	c.sound = true
+	for _, left := range x.found {
+		if left.Severity != Breaks {
+			continue
+		}
+		c.sound = false
+		for i := range c.found { // its repair had nothing to take hold of
+			if c.found[i].key() == left.key() {
+				c.found[i].mend, c.found[i].Repair = nil, ""
+			}
+		}
 	}
-	left := false
-	for _, found := range x.found {
-		left = left || found.Severity == Breaks
-	}
-	if left || len(msgs) == 0 {
+	if !c.sound || len(x.talk) == 0 {
 		return
 	}
-	for _, problem := range message.Check(msgs, f.Rules()) {
-		e := &x.talk[problem.Message]
-		found := c.doc.finding(f.Format, Unhealed, e.line(), "a rule of the API is still broken: "+problem.String(), nil)
-		c.found = append(c.found, found)
+	for _, problem := range message.Check(messages(x.talk), f.Rules()) {
+		c.sound = false
+		line := x.talk[problem.Message].line()
+		c.found = append(c.found, c.doc.finding(f.Format, Unhealed, line, "a rule of the API is still broken: "+problem.String(), nil))
 	}
 }
 
@@ -169,76 +175,4 @@ func same(a, b string) bool {
 	one, errA := os.Stat(a)
 	two, errB := os.Stat(b)
 	return errA == nil && errB == nil && os.SameFile(one, two)
-}
-
-// lines looks at the bytes of each line.
-func (x *examiner) lines(f *File) {
-	for i, l := range x.doc.lines {
-		if !l.whole {
-			x.line(f, i, l)
-		}
-	}
-	if n := len(x.doc.lines) - 1; n >= 0 && !bytes.HasSuffix(x.doc.lines[n].raw, []byte("\n")) && len(x.found) == 0 {
-		x.find(NoLineEnd, nil, n, func(p *plan) { p.replace(n, x.doc.lines[n].text()) }, "the last line has no line break")
-	}
-}
-
-func (x *examiner) line(f *File, i int, l *line) {
-	if l.blank() {
-		l.whole = true
-		return
-	}
-	text := l.text()
-	m := mendBytes(text)
-	records := [][]byte{m.text}
-	var fault Rule
-	if !isObject(m.text) {
-		fault = TornLine
-		if records = salvage(m.text, beginnings[f.Format]); len(records) > 0 {
-			fault = FusedLine
-		}
-	} else if f.Format == Daruma && !checksumFits(text) {
-		fault = WrongChecksum
-	}
-	if len(text) > maxLineSize {
-		x.find(LargeLine, nil, i, nil, "the line has %d bytes", len(text))
-	}
-	if len(m.faults) == 0 && fault == "" {
-		l.whole = true
-		return
-	}
-	mend := func(p *plan) { p.replace(i, records...) }
-	if len(records) == 0 || len(bytes.TrimSpace(m.text)) == 0 {
-		mend = func(p *plan) { p.drop(i) }
-		if len(bytes.TrimSpace(m.text)) == 0 {
-			fault = ""
-		}
-	}
-	for _, rule := range m.faults {
-		x.find(rule, nil, i, mend, "%s", lineFaults[rule])
-	}
-	if fault != "" && (fault != WrongChecksum || len(m.faults) == 0) {
-		x.find(fault, nil, i, mend, lineFaults[fault], len(text))
-	}
-}
-
-var lineFaults = map[Rule]string{
-	ByteOrderMark:    "the file begins with a byte order mark",
-	BadUTF8:          "bytes that are no UTF-8",
-	HalfSurrogate:    "half of a surrogate pair",
-	NUL:              "a NUL character in a text",
-	NULBytes:         "NUL bytes",
-	ControlCharacter: "a control character that is not escaped",
-	TornLine:         "%d bytes that are no whole JSON object",
-	FusedLine:        "%d bytes that are not one JSON object, but hold whole ones",
-	WrongChecksum:    "the checksum does not fit to the %d bytes of the line",
-}
-
-// beginnings are how records of each format begin, to find one behind what is
-// left of another.
-var beginnings = map[Format][][]byte{
-	Claude: {[]byte(`{"parentUuid"`), []byte(`{"type"`), []byte(`{"uuid"`)},
-	Codex:  {[]byte(`{"timestamp"`)},
-	Pi:     {[]byte(`{"type"`)},
-	Daruma: {[]byte(`{"v"`)},
 }

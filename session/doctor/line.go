@@ -170,3 +170,75 @@ func salvage(text []byte, marks [][]byte) [][]byte {
 	}
 	return found
 }
+
+// lines looks at the bytes of each line.
+func (x *examiner) lines(f *File) {
+	for i, l := range x.doc.lines {
+		if !l.whole {
+			x.line(f, i, l)
+		}
+	}
+	if n := len(x.doc.lines) - 1; n >= 0 && !bytes.HasSuffix(x.doc.lines[n].raw, []byte("\n")) && len(x.found) == 0 {
+		x.find(NoLineEnd, nil, n, func(p *plan) { p.replace(n, x.doc.lines[n].text()) }, "the last line has no line break")
+	}
+}
+
+func (x *examiner) line(f *File, i int, l *line) {
+	if l.blank() {
+		l.whole = true
+		return
+	}
+	text := l.text()
+	m := mendBytes(text)
+	records := [][]byte{m.text}
+	var fault Rule
+	if !isObject(m.text) {
+		fault = TornLine
+		if records = salvage(m.text, beginnings[f.Format]); len(records) > 0 {
+			fault = FusedLine
+		}
+	} else if f.Format == Daruma && !checksumFits(text) {
+		fault = WrongChecksum
+	}
+	if len(text) > maxLineSize {
+		x.find(LargeLine, nil, i, nil, "the line has %d bytes", len(text))
+	}
+	if len(m.faults) == 0 && fault == "" {
+		l.whole = true
+		return
+	}
+	mend := func(p *plan) { p.replace(i, records...) }
+	if len(records) == 0 || len(bytes.TrimSpace(m.text)) == 0 {
+		mend = func(p *plan) { p.drop(i) }
+		if len(bytes.TrimSpace(m.text)) == 0 {
+			fault = ""
+		}
+	}
+	for _, rule := range m.faults {
+		x.find(rule, nil, i, mend, "%s", lineFaults[rule])
+	}
+	if fault != "" && (fault != WrongChecksum || len(m.faults) == 0) {
+		x.find(fault, nil, i, mend, lineFaults[fault], len(text))
+	}
+}
+
+var lineFaults = map[Rule]string{
+	ByteOrderMark:    "the file begins with a byte order mark",
+	BadUTF8:          "bytes that are no UTF-8",
+	HalfSurrogate:    "half of a surrogate pair",
+	NUL:              "a NUL character in a text",
+	NULBytes:         "NUL bytes",
+	ControlCharacter: "a control character that is not escaped",
+	TornLine:         "%d bytes that are no whole JSON object",
+	FusedLine:        "%d bytes that are not one JSON object, but hold whole ones",
+	WrongChecksum:    "the checksum does not fit to the %d bytes of the line",
+}
+
+// beginnings are how records of each format begin, to find one behind what is
+// left of another.
+var beginnings = map[Format][][]byte{
+	Claude: {[]byte(`{"parentUuid"`), []byte(`{"type"`), []byte(`{"uuid"`)},
+	Codex:  {[]byte(`{"timestamp"`)},
+	Pi:     {[]byte(`{"type"`)},
+	Daruma: {[]byte(`{"v"`)},
+}

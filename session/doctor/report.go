@@ -28,24 +28,19 @@ type Report struct {
 // Report examines the file. Findings come in the order of its lines.
 func (f *File) Report() Report {
 	c := f.cure()
-	r := Report{Path: f.Path, Format: f.Format, Lines: len(f.doc.lines), Sound: true, Healable: true}
+	r := Report{Path: f.Path, Format: f.Format, Lines: len(f.doc.lines), Sound: true, Healable: c.sound}
 	for _, l := range f.doc.lines {
 		r.Bytes += len(l.raw)
 	}
-	talk := f.patient(f.doc).talk()
-	msgs := make([]*message.Message, len(talk))
-	for i := range talk {
-		msgs[i] = talk[i].msg
-		r.Calls += len(msgs[i].Calls())
+	msgs := messages(f.patient(f.doc).talk())
+	for _, m := range msgs {
+		r.Calls += len(m.Calls())
 	}
 	r.Messages, r.Tokens = len(msgs), message.Estimate(msgs)
 	r.Findings = append(slices.Clone(c.found), f.forkWarning(c.doc)...)
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return cmp.Compare(a.Line, b.Line) })
 	for _, found := range r.Findings {
-		if found.Severity == Breaks {
-			r.Sound = false
-			r.Healable = r.Healable && found.Healable()
-		}
+		r.Sound = r.Sound && found.Severity != Breaks
 	}
 	return r
 }
@@ -148,16 +143,4 @@ func count(n int, what string) string {
 		return "1 " + what
 	}
 	return strconv.Itoa(n) + " " + what + "s"
-}
-
-// sizes finds a conversation that is too large as a whole.
-func (x *examiner) sizes() {
-	msgs := make([]*message.Message, len(x.talk))
-	for i := range x.talk {
-		msgs[i] = x.talk[i].msg
-	}
-	if tokens := message.Estimate(msgs); tokens > windowRoom {
-		f := x.doc.finding(x.format, LargeSession, -1, fmt.Sprintf("the conversation has about %d tokens", tokens), nil)
-		x.found = append(x.found, f)
-	}
 }

@@ -115,3 +115,12 @@ func wrapInput(in jsontext.Value) jsontext.Value {
 
 // outcomeUnknown is the result of a call that has none.
 func outcomeUnknown() string { return message.MissingResult }
+
+// messages are the messages of a talk.
+func messages(talk []entry) []*message.Message {
+	out := make([]*message.Message, len(talk))
+	for i := range talk {
+		out[i] = talk[i].msg
+	}
+	return out
+}

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"

@@ -262,6 +262,7 @@ var decisions = map[string]string{
 	"strip_thinking_retry":       "leaving out the thinking",
 	"pause_turn_resume":          "letting the server go on",
 	"stop_hook_blocking":         "going on as the hook says",
+	"token_budget_continuation":  "going on with the task",
 }
 
 func decision(b *session.Recovery) string {

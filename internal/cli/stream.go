@@ -7,6 +7,7 @@ import (
 	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/message"
+	"github.com/daruma-agent/daruma/model"
 	"github.com/daruma-agent/daruma/session"
 )
 
@@ -22,6 +23,7 @@ type stream struct {
 
 	models map[int]string // of the attempts
 	part   partial
+	busy   bool             // a summary is being written
 	held   *message.Message // an error that waits for the reason of the end
 }
 
@@ -31,7 +33,7 @@ func (s *stream) head(typ, subtype string) head {
 
 // lines is what e has to say.
 func (s *stream) lines(e session.Event) []any {
-	out := s.surface(e)
+	out := append(s.surface(e), s.status(e)...)
 	switch b := e.Body.(type) {
 	case *session.Begin:
 		s.begin(b)
@@ -63,6 +65,27 @@ func (s *stream) lines(e session.Event) []any {
 		out = append(out, noticeLine{s.head("system", "informational"), b.Text, string(b.Level)})
 	}
 	return out
+}
+
+// status tells of the one thing that takes long and shows nothing else: a
+// summary that is being written.
+func (s *stream) status(e session.Event) []any {
+	busy := s.busy
+	switch b := e.Body.(type) {
+	case *session.Begin:
+		busy = b.Source == string(model.Compact)
+	case *session.Compaction, *session.End:
+		busy = false
+	}
+	if busy == s.busy {
+		return nil
+	}
+	s.busy = busy
+	line := statusLine{head: s.head("system", "status")}
+	if busy {
+		line.Status = "compacting"
+	}
+	return []any{line}
 }
 
 func (s *stream) begin(b *session.Begin) {

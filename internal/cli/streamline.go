@@ -113,6 +113,11 @@ type retractLine struct {
 	Lost    session.Lost `json:"lost"`
 }
 
+type statusLine struct {
+	head
+	Status nullable `json:"status"`
+}
+
 type compactLine struct {
 	head
 	Data compactData `json:"compact_metadata"`

@@ -56,7 +56,7 @@ func chat(w *world, o *options, s *setup) error {
 	if width, height, err := term.GetSize(int(out.Fd())); err == nil {
 		t.term.SetSize(width, height)
 	}
-	t.show = &renderer{out: t.term, colour: w.colour(true), verbose: o.verbose, stream: true, lines: true}
+	t.show = &renderer{out: discreet{t.term, s.config.Redact.Known}, colour: w.colour(true), verbose: o.verbose, stream: true, lines: true}
 	s.config.Ask, s.config.AskWait = t.ask, t.askWait
 	if t.agent, err = daruma.New(s.config); err != nil {
 		return fail(exitConfig, "", "%v", err)

@@ -44,7 +44,7 @@ func headless(w *world, o *options, s *setup) error {
 	if err != nil {
 		return fail(exitConfig, "", "%v", err)
 	}
-	show := &renderer{out: w.Stderr, terminal: w.ErrTerminal, colour: w.colour(w.ErrTerminal), verbose: o.verbose}
+	show := &renderer{out: discreet{w.Stderr, s.config.Redact.Known}, terminal: w.ErrTerminal, colour: w.colour(w.ErrTerminal), verbose: o.verbose}
 	for _, note := range s.notes {
 		show.line("note: " + note)
 	}
@@ -130,6 +130,20 @@ func (s *setup) goOn(step string) string {
 		return "go on: daruma -p --resume " + s.session
 	}
 	return step + "; to go on: daruma -p --resume " + s.session
+}
+
+// discreet takes the secrets that are known out of what is written through it,
+// which is whole lines: a model may use in a call what it was never shown.
+type discreet struct {
+	out   io.Writer
+	known func(string) string
+}
+
+func (d discreet) Write(p []byte) (int, error) {
+	if _, err := io.WriteString(d.out, d.known(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // onSignals makes the first Ctrl+C an interrupt that leaves a whole session and

@@ -39,8 +39,7 @@ type claudeRecord struct {
 
 	bad    bool
 	blocks []message.Block
-	list   bool           // content is an array
-	inner  map[int]string // of results: where their blocks stand, below the block
+	list   bool // content is an array
 }
 
 // claude is a session of Claude Code: a tree of records, one for each block

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -96,7 +97,9 @@ func (b *broken) link(after int, text string) {
 	b.lines = slices.Insert(b.lines, after+1, text)
 	if id, parent := b.parentPath(); id != "" {
 		old := b.get(after, id)
-		b.set(after+1, id, map[Format]string{Claude: `"00000000-aaaa-4bbb-8ccc-000000000000"`, Pi: `"0a0b0c0d"`}[b.format])
+		b.set(after+1, id, map[Format]string{
+			Claude: fmt.Sprintf(`"00000000-aaaa-4bbb-8ccc-%012d"`, len(b.lines)), Pi: fmt.Sprintf(`"%08x"`, len(b.lines)),
+		}[b.format])
 		b.set(after+1, parent, old)
 		for i := after + 2; i < len(b.lines); i++ {
 			if v, ok := locate([]byte(b.lines[i]), parent); ok && b.lines[i][v.start:v.end] == old {

@@ -82,6 +82,9 @@ func common(a, b []byte) (before, end int) {
 // window shows the changed part of a line with a little around it.
 func window(line []byte, before, end int) string {
 	from, to := max(0, before-shownAround), min(len(line), len(line)-end+shownAround)
+	for 0 < from && from < before && (idByte(line[from]) || line[from] == '.' || line[from] == '/' || line[from] == '+') {
+		from++ // half of a secret would not be known as one
+	}
 	text := shown(line[from:to])
 	if from > 0 {
 		text = "…" + text

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -412,6 +413,19 @@ func TestReportIsJSON(t *testing.T) {
 	for _, want := range []string{`"format":"claude"`, `"severity":"breaks"`, `"rule":"call_without_result"`, `"line":9`, `"healable":true`, `"sound":false`} {
 		if !bytes.Contains(out, []byte(want)) {
 			t.Errorf("lacks %s: %s", want, out)
+		}
+	}
+}
+
+func TestDiffHides(t *testing.T) {
+	b := everyday(t, Claude)
+	key := "sk-ant-" + strings.Repeat("k3y", 12)
+	for _, gap := range []int{0, 20, 45, 70} {
+		lines := slices.Clone(b)
+		lines[8] = strings.Replace(lines[8], "buy rice", key+strings.Repeat(" ", gap)+`\ud83d\u001b[2J`+strings.Repeat("QUJD", 200), 1)
+		diff := open(t, "s.jsonl", []byte(strings.Join(lines, "\n")+"\n")).Diff()
+		if strings.Contains(diff, "k3yk3yk3y") || strings.Contains(diff, strings.Repeat("QUJD", 40)) || len(diff) > 1200 {
+			t.Errorf("gap %d: %d bytes\n%s", gap, len(diff), diff)
 		}
 	}
 }

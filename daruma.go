@@ -53,14 +53,17 @@ type Config struct {
 	History *session.History
 	Session string
 
-	MaxTurns  int           // of a run; 0 means DefaultMaxTurns
-	MaxUSD    float64       // of a run, failed attempts included; 0: no limit
-	MaxTime   time.Duration // of a run, waits included; 0: no limit
-	MaxTokens int           // output room of an answer that the user chose; 0 leaves it to the model's limits
-	Window    int           // context window, if smaller than the model's
-	Thinking  model.Thinking
-	Fast      bool // ask for the faster variant of the models, as far as it has room
-	Parallel  int  // pure tools that run at once; 0 means 10 (R75)
+	MaxTurns int           // of a run; 0 means DefaultMaxTurns
+	MaxUSD   float64       // of a run, failed attempts included; 0: no limit
+	MaxTime  time.Duration // of a run, waits included; 0: no limit
+	// TokenBudget is how many output tokens a run should use: as long as most of
+	// it is left, and it brings something, the model is asked to go on.
+	TokenBudget int
+	MaxTokens   int // output room of an answer that the user chose; 0 leaves it to the model's limits
+	Window      int // context window, if smaller than the model's
+	Thinking    model.Thinking
+	Fast        bool // ask for the faster variant of the models, as far as it has room
+	Parallel    int  // pure tools that run at once; 0 means 10 (R75)
 
 	Retry  *retry.Policy           // nil means retry.Default
 	Limits map[loop.Transition]int // overrides of the recovery table
@@ -74,6 +77,9 @@ type Config struct {
 	AskWait func(context.Context, WaitQuestion) WaitChoice
 	// StopHooks see each final answer before the run ends, in order.
 	StopHooks []StopHook
+	// Unstreamed permits one try without streaming where streaming itself is what
+	// fails (R28).
+	Unstreamed bool
 	// Carry returns what must survive a compaction word for word beside the
 	// user's messages: open todos, files touched.
 	Carry func() []string

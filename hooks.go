@@ -43,7 +43,30 @@ func (r *run) runHooks() loop.Outcome {
 			return loop.Outcome{Kind: loop.HooksBlocked}
 		}
 	}
-	return loop.Outcome{Kind: loop.HooksPassed}
+	return r.spend()
+}
+
+// Bounds of going on with a budget of tokens (R54).
+const (
+	budgetShare = 0.9 // of it used: done
+	leastGain   = 500 // tokens that going on must bring …
+	patientFor  = 3   // … after so many times
+)
+
+// spend goes on as long as the user's budget of output tokens is not used and
+// going on brings something.
+func (r *run) spend() loop.Outcome {
+	used := r.bill.total.Usage.Output
+	gain, before := used-r.spentAt, r.lastGain
+	if r.cfg.TokenBudget <= 0 || float64(used) >= budgetShare*float64(r.cfg.TokenBudget) ||
+		r.spends >= patientFor && gain < leastGain && before < leastGain {
+		return loop.Outcome{Kind: loop.HooksPassed}
+	}
+	r.spends, r.spentAt, r.lastGain = r.spends+1, used, gain
+	r.say(message.NewSynthetic(r.history.NextID(), fmt.Sprintf(
+		"%d%% of the budget of %d tokens is used. Go on working on the task: do not summarise, and do not stop before it is done.",
+		100*used/r.cfg.TokenBudget, r.cfg.TokenBudget)))
+	return loop.Outcome{Kind: loop.BudgetLeft}
 }
 
 func (r *run) stopHook(hook StopHook) (v StopVerdict, err error) {

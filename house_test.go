@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"compact":         {"message", "model"},
 	"session":         {"failure", "message", "loop"},
 	"session/doctor":  {"message", "session"},
+	"telemetry":       {"failure", "loop", "message", "session"},
 	"view":            {"session"},
 	"hook":            {"message", "tool"},
 	"permission":      {"message", "tool"},

@@ -86,10 +86,11 @@ func (r *run) view(rules message.Rules) []*message.Message {
 
 // measure prepares the next request and says how it stands to the window.
 func (r *run) measure(step loop.Step) loop.Outcome {
-	if step.Transition == loop.NextTurn || step.Transition == loop.QueuedPrompt {
+	switch step.Transition {
+	case loop.NextTurn, loop.QueuedPrompt, loop.SpendBudget:
 		r.joinQueued()
 		r.parts = nil
-		if r.turn >= r.cfg.MaxTurns && step.Transition == loop.NextTurn {
+		if r.turn >= r.cfg.MaxTurns && step.Transition != loop.QueuedPrompt {
 			return loop.Outcome{Kind: loop.BudgetReached, Budget: loop.Turns}
 		}
 		r.turn++

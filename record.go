@@ -26,6 +26,15 @@ func (r *run) retrying(t *attempt, v retry.Verdict) *session.Recovery {
 	return r.publish(rec)
 }
 
+// unstreaming is the record of the one try in one piece.
+func (r *run) unstreaming(t *attempt) *session.Recovery {
+	e := t.failure
+	return &session.Recovery{
+		Layer: "stream", Cause: e.Kind, Status: e.Status, Request: e.RequestID, Evidence: brief(e.Message),
+		Decision: "unstreamed", Rule: "streaming_fails", Attempt: 1, Of: 1, Lost: lost(t), State: session.Running, From: t.request.Model,
+	}
+}
+
 // publish numbers a record, tells it and keeps it until it is healed.
 func (r *run) publish(rec *session.Recovery) *session.Recovery {
 	rec.ID = r.history.Recoveries + 1

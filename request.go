@@ -37,9 +37,11 @@ func (r *run) request(build func() *model.Request, show bool) *attempt {
 	tries := retry.State{Once: r.once, Before: r.waited}
 	r.once, r.slow = false, false
 	var ticket *gate.Ticket
+	var failed []*failure.Error // of the streamed tries
+	whole := false              // the next try asks for the answer in one piece
 	for {
 		req := build()
-		req.Try = tries.Tries
+		req.Try, req.Unstreamed = tries.Tries, whole
 		if ticket == nil {
 			ticket = r.ticket(req)
 		}
@@ -55,6 +57,15 @@ func (r *run) request(build func() *model.Request, show bool) *attempt {
 		}
 		if t.failure == nil || t.aborted || t.keepable(keepText) {
 			return t
+		}
+		if whole {
+			return t // the one try in one piece
+		}
+		if failed = append(failed, t.failure); r.streamingFails(failed) {
+			whole = true
+			r.retract(t, string(t.failure.Kind))
+			r.publish(r.unstreaming(t))
+			continue
 		}
 		var v retry.Verdict
 		tries, v = retry.Next(r.policy, tries, r.facts(t))
@@ -75,6 +86,16 @@ func (r *run) request(build func() *model.Request, show bool) *attempt {
 			return nil
 		}
 	}
+}
+
+// streamJudge is a wire that knows when failures speak against streaming itself.
+type streamJudge interface {
+	StreamingFails(failures ...*failure.Error) bool
+}
+
+func (r *run) streamingFails(failed []*failure.Error) bool {
+	judge, ok := r.cfg.Wire.(streamJudge)
+	return ok && r.cfg.Unstreamed && judge.StreamingFails(failed...)
 }
 
 // end notes what layer 1 said at last about t.

@@ -50,6 +50,9 @@ type run struct {
 	bill       bill
 	healed     int
 	mute       bool                 // the journal failed: the run goes on without it
+	spends     int                  // times that the budget of tokens made the run go on …
+	spentAt    int                  // … output tokens then …
+	lastGain   int                  // … and what the time before had brought
 	waited     time.Duration        // for layer 1, in all requests together
 	askedLimit bool                 // the wait at the gate was decided about
 	once       bool                 // the next request is the one try of a model that stands in

@@ -93,6 +93,10 @@ func (s *story) configure(t *testing.T, text string) {
 			fmt.Sscan(value, &s.config.MaxTurns)
 		case "max-tokens":
 			fmt.Sscan(value, &s.config.MaxTokens)
+		case "unstreamed":
+			s.config.Unstreamed = true
+		case "token-budget":
+			fmt.Sscan(value, &s.config.TokenBudget)
 		case "window":
 			fmt.Sscan(value, &s.config.Window)
 		case "retries":

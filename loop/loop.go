@@ -154,6 +154,9 @@ func plain(s State, o Outcome) (State, Step) {
 	case ToolsDone:
 		s.Used = reset(s.Used, PerTurn)
 		return take(s, Step{Do: Measure, Transition: NextTurn})
+	case BudgetLeft:
+		s.Used = reset(s.Used, PerAnswer)
+		return take(s, Step{Do: Measure, Transition: SpendBudget})
 	case HooksPassed:
 		return finish(s, Step{Reason: Completed})
 	}

@@ -11,6 +11,7 @@ const (
 	NextTurn     Transition = "next_turn"
 	QueuedPrompt Transition = "queued_prompt"
 	KeptCalls    Transition = "kept_calls"
+	SpendBudget  Transition = "token_budget_continuation" // the user asked for more work than was done (R54)
 )
 
 // Reason names why a run ended (R98). Every run ends with exactly one.

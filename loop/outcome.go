@@ -32,6 +32,7 @@ const (
 	HooksPassed                          // of RunHooks: nothing objects
 	HooksBlocked                         // of RunHooks: the answer is not accepted
 	HooksStopped                         // of RunHooks: a hook ends the run
+	BudgetLeft                           // of RunHooks: the answer is whole, but more work was asked for
 	Aborted                              // of anything: Cause
 	BudgetReached                        // of anything: Budget
 )
@@ -123,7 +124,7 @@ var reported = map[Action][]OutcomeKind{
 		Broken, Empty, Paused, Refused},
 	Reduce:   {Reduced, Unchanged},
 	RunTools: {ToolsDone, ToolsStopped, ToolsRefused},
-	RunHooks: {HooksPassed, HooksBlocked, HooksStopped, Prompted},
+	RunHooks: {HooksPassed, HooksBlocked, HooksStopped, BudgetLeft, Prompted},
 }
 
 func reports(phase Action, kind OutcomeKind) bool {

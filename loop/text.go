@@ -19,7 +19,7 @@ var kindNames = [...]string{
 	Overloaded: "overloaded", Broken: "broken", Empty: "empty", Paused: "paused", Refused: "refused",
 	Reduced: "reduced", Unchanged: "unchanged", ToolsDone: "tools_done", ToolsStopped: "tools_stopped",
 	ToolsRefused: "tools_refused", HooksPassed: "hooks_passed", HooksBlocked: "hooks_blocked",
-	HooksStopped: "hooks_stopped", Aborted: "aborted", BudgetReached: "budget_reached",
+	HooksStopped: "hooks_stopped", BudgetLeft: "budget_left", Aborted: "aborted", BudgetReached: "budget_reached",
 }
 
 var (

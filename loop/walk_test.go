@@ -12,7 +12,10 @@ import (
 	"github.com/daruma-agent/daruma/failure"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/transitions.txt")
+var (
+	update = flag.Bool("update", false, "rewrite testdata/transitions.txt")
+	full   = flag.Bool("full", false, "walk with all recoveries at once, which takes half a minute")
+)
 
 // outcomes lists every outcome that phase can report, and every way to end it
 // from outside.
@@ -50,7 +53,7 @@ func outcomes(phase Action, kinds []failure.Kind) []Outcome {
 // external reports whether the world outside must do something for this edge
 // to be taken: only such edges may close a cycle.
 func external(step Step) bool {
-	return step.Transition == NextTurn || step.Transition == QueuedPrompt
+	return step.Transition == NextTurn || step.Transition == QueuedPrompt || step.Transition == SpendBudget
 }
 
 type edge struct {
@@ -112,8 +115,30 @@ var small = map[Transition]int{
 	Fallback: 1, ContinueOutput: 1, RepeatCall: 1, ContinueBroken: 1, AskAgain: 1, ResumePause: 1, HookBlocked: 1,
 }
 
+// halves turn some recoveries off, so that the walk takes a second instead of
+// half a minute: each one is on in at least one half, beside all that could get
+// in its way. go test ./loop -full walks with all of them at once.
+var halves = map[string][]Transition{
+	"around the context": {Flatten, StripThinking, AskForm, ResumePause, RepeatCall},
+	"around the answer":  {CollapseDrain, ProactiveCompact, WindowCompact, ContinueBroken, AskAgain, StripMedia},
+}
+
 func TestWalk(t *testing.T) {
-	c := New(small)
+	if *full {
+		halves = map[string][]Transition{"full": nil}
+	}
+	for name, off := range halves {
+		t.Run(name, func(t *testing.T) {
+			limits := maps.Clone(small)
+			for _, transition := range off {
+				limits[transition] = 0
+			}
+			walkAll(t, New(limits))
+		})
+	}
+}
+
+func walkAll(t *testing.T, c *Core) {
 	edges := 0
 	g := walk(c, representatives, func(e edge) {
 		edges++
@@ -193,7 +218,7 @@ func longest(t *testing.T, g graph) int {
 func TestImpossibleOutcomesEndTheRun(t *testing.T) {
 	c := New(nil)
 	for phase := Begin; phase <= Finish; phase++ {
-		for kind := Prompted; kind <= HooksStopped; kind++ {
+		for kind := Prompted; kind <= BudgetLeft; kind++ {
 			if reports(phase, kind) {
 				continue
 			}

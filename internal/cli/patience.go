@@ -18,6 +18,7 @@ type patience struct {
 	maxUSD       float64
 	maxTime      time.Duration
 	idle         time.Duration
+	tokens       int
 	fast         bool
 }
 
@@ -29,6 +30,7 @@ func (p *patience) register(f *pflag.FlagSet) {
 	f.Lookup("wait-for-limit").NoOptDefVal = defaultLimitWait.String()
 	f.BoolVar(&p.unattended, "unattended", false, "nobody waits: repeat for hours what passes by itself, within caps")
 	f.Float64Var(&p.maxUSD, "max-budget-usd", 0, "end when so many US dollars are spent, failed tries included (an estimate)")
+	f.IntVar(&p.tokens, "token-budget", 0, "go on until about so many output tokens are used, as long as it brings something")
 	f.DurationVar(&p.maxTime, "max-time", 0, "end after so long, waits included, such as 30m")
 	f.DurationVar(&p.idle, "stream-idle-timeout", 0, "how long a stream may be silent before it counts as broken (default 5m)")
 	f.BoolVar(&p.fast, "fast", false, "ask for the faster variant of the model, as far as it has room")

@@ -158,6 +158,7 @@ func (s *setup) retries(w *world, o *options) error {
 	}
 	o.patience.apply(&p, !o.print)
 	s.config.Retry = &p
+	s.config.TokenBudget, s.config.Unstreamed = o.patience.tokens, w.env("CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK") == ""
 	s.config.MaxUSD, s.config.MaxTime, s.config.Fast = o.patience.maxUSD, o.patience.maxTime, o.patience.fast
 	return nil
 }

@@ -85,3 +85,7 @@ func StreamingFails(failures ...*failure.Error) bool {
 	}
 	return false
 }
+
+// StreamingFails is the package's [StreamingFails], for whoever holds the client
+// as an interface.
+func (c *Client) StreamingFails(failures ...*failure.Error) bool { return StreamingFails(failures...) }

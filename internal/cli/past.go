@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/session"
 )
@@ -33,6 +34,12 @@ func (w *world) sessions() (session.Store, error) {
 		return store, fail(exitConfig, "set HOME or XDG_STATE_HOME", "there is no place for sessions: HOME is not set")
 	}
 	return store, nil
+}
+
+// discreet is stdout for what a journal holds: without the secrets that this
+// environment knows.
+func (w *world) discreet() discreet {
+	return discreet{w.Stdout, failure.NewRedactor(w.secrets()...).Known}
 }
 
 // past reads the session of this ID, or the last one of the folder.

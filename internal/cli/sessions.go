@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/daruma-agent/daruma/failure"
 	"github.com/spf13/cobra"
 )
 
@@ -62,9 +61,9 @@ func sessionList(w *world) *cobra.Command {
 				list = append(list, listed{s.ID, s.Path, p.state(), p.history.Runs, s.Modified.UTC(), s.Size, p.prompt()})
 			}
 			if asJSON {
-				return printJSON(w.Stdout, list)
+				return printJSON(w.discreet(), list)
 			}
-			return written(printList(w.Stdout, list, older))
+			return written(printList(w.discreet(), list, older))
 		},
 	}
 	cmd.Flags().IntVarP(&most, "limit", "n", 50, "at most so many; 0: all")
@@ -100,9 +99,9 @@ func sessionShow(w *world) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return written(p.lines(w.Stdout, failure.NewRedactor(w.secrets()...).Known))
+				return written(p.lines(w.discreet()))
 			}
-			return written(p.transcript(w.Stdout, w.colour(w.Terminal)))
+			return written(p.transcript(w.discreet(), w.colour(w.Terminal)))
 		},
 		ValidArgsFunction: completeSessions(w),
 	}

@@ -96,14 +96,13 @@ func tellAnswer(r *renderer, m *message.Message) {
 }
 
 // lines writes the session as --output-format stream-json would have: a first
-// line and a result for each run, and what people said. known takes the secrets
-// out that this environment knows.
-func (p *past) lines(out io.Writer, known func(string) string) error {
+// line and a result for each run, and what people said.
+func (p *past) lines(out io.Writer) error {
 	s := &stream{id: newID, session: p.id, replay: true}
 	write := func(line any) error {
 		data, err := json.Marshal(line, session.JSONOptions())
 		if err == nil {
-			_, err = fmt.Fprintf(out, "%s\n", known(string(data)))
+			_, err = fmt.Fprintf(out, "%s\n", data)
 		}
 		return err
 	}

@@ -35,9 +35,9 @@ func whyCommand(w *world) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(w.Stdout, y)
+				return printJSON(w.discreet(), y)
 			}
-			return written(y.print(w.Stdout, w.colour(w.Terminal)))
+			return written(y.print(w.discreet(), w.colour(w.Terminal)))
 		},
 		ValidArgsFunction: completeSessions(w),
 	}

@@ -180,7 +180,7 @@ func TestTranscriptLines(t *testing.T) {
 		&session.End{Reason: loop.Completed, Text: "Hello."},
 	)
 	var out bytes.Buffer
-	if err := p.lines(&out, func(s string) string { return s }); err != nil {
+	if err := p.lines(&out); err != nil {
 		t.Fatal(err)
 	}
 	check := lineSchema(t)

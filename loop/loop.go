@@ -94,9 +94,8 @@ func (c *Core) Next(s State, o Outcome) (State, Step) {
 		return finish(s, Step{Reason: o.Budget.reason(), Surface: o.Budget != Turns})
 	case !reports(s.Phase, o.Kind):
 		return finish(s, Step{Reason: ModelError, Surface: true})
-	case o.Kind == Unchanged && s.Withheld != "":
-		// This rung did not help: the failure is open again, for the next one.
-		o = Outcome{Kind: Failed, Failure: s.Withheld}
+	case o.Kind == Unchanged:
+		o = s.stillOpen()
 	}
 	for i, r := range table {
 		if s.Used[i] < c.limits[i] && r.Answers(s, o) {
@@ -104,6 +103,15 @@ func (c *Core) Next(s State, o Outcome) (State, Step) {
 		}
 	}
 	return plain(s, o)
+}
+
+// stillOpen is what called for a reduction that did not help, for the next rung:
+// the failure that it was meant to heal, or a window that is as full as before.
+func (s State) stillOpen() Outcome {
+	if s.Withheld != "" {
+		return Outcome{Kind: Failed, Failure: s.Withheld}
+	}
+	return Outcome{Kind: Measured, Fit: Over}
 }
 
 // recover spends one use of recovery i. Only a recovery that reduces holds a
@@ -140,8 +148,6 @@ func plain(s State, o Outcome) (State, Step) {
 	case Reduced:
 		s.Withheld = ""
 		return take(s, Step{Do: Measure, Transition: s.Transition})
-	case Unchanged:
-		return take(s, Step{Do: Sample, Transition: s.Transition})
 	case Called:
 		return take(s, Step{Do: RunTools})
 	case Answered:

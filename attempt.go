@@ -23,6 +23,7 @@ type attempt struct {
 	number   int
 	request  *model.Request
 	ticket   *gate.Ticket
+	rule     string // of layer 1 that ended the tries
 	unsent   bool
 	told     bool // the gate knows what became of it
 	estimate int
@@ -242,6 +243,14 @@ func undialed(e *failure.Error) bool {
 	return errors.As(e, &op) && op.Op == "dial"
 }
 
+// asked is the model that was asked, where another one answered.
+func (t *attempt) asked() string {
+	if t.answer.Model == t.request.Model {
+		return ""
+	}
+	return t.request.Model
+}
+
 // shown is how many characters the consumer saw of it.
 func (t *attempt) shown() int { return t.answer.Progress().Text }
 
@@ -277,7 +286,10 @@ func (r *run) commit(t *attempt) {
 	r.bill.useful(t)
 	r.heal()
 	r.stopped = string(t.answer.Stop)
-	r.emit(&session.Commit{Attempt: t.number, Message: m, Stop: r.stopped, RequestID: t.answer.RequestID, Spent: t.spent()})
+	r.emit(&session.Commit{
+		Attempt: t.number, Message: m, Stop: r.stopped, Answer: t.answer.ID, Asked: t.asked(),
+		RequestID: t.answer.RequestID, Spent: t.spent(),
+	})
 }
 
 // keep commits what may stay of a cut answer. Calls stay only where they will
@@ -290,7 +302,7 @@ func (r *run) keep(t *attempt, o loop.Outcome, step loop.Step) {
 	for len(kept) > 0 && (kept[len(kept)-1].Type == message.Thinking || kept[len(kept)-1].Type == message.RedactedThinking) {
 		kept = kept[:len(kept)-1]
 	}
-	c := &session.Continue{Attempt: t.number, Cause: o.String(), Spent: t.spent()}
+	c := &session.Continue{Attempt: t.number, Cause: o.String(), Answer: t.answer.ID, Asked: t.asked(), Spent: t.spent()}
 	tail := ""
 	if hasText(kept) || step.Do == loop.RunTools || o.Kind == loop.Paused {
 		c.Message = &message.Message{
@@ -327,7 +339,7 @@ func (r *run) nudge(n loop.Nudge, tail string) {
 // retract takes everything back that t streamed.
 func (r *run) retract(t *attempt, cause string) {
 	r.bill.wasted(t)
-	r.emit(&session.Retract{Attempt: t.number, Cause: cause, Failure: t.failure, Lost: t.shown(), Spent: t.spent()})
+	r.emit(&session.Retract{Attempt: t.number, Cause: cause, Failure: t.failure, Rule: t.rule, Lost: t.shown(), Spent: t.spent()})
 }
 
 // mismatchTail is how many messages of a refused conversation are noted.

@@ -100,6 +100,9 @@ var reasonWords = map[loop.Reason]string{
 	loop.MalformedExhausted: "the model's tool calls cannot be read",
 	loop.ToolLoop:           "the model repeats the same call",
 	loop.SetupFailed:        "the run could not start",
+
+	loop.StructuredRetryExhausted: "the answer does not have the form that was asked for",
+	loop.ToolDeferred:             "a tool call was put off",
 }
 
 // nextStep is one line that tells a person what to do now.

@@ -100,7 +100,7 @@ func (r *run) streamingFails(failed []*failure.Error) bool {
 
 // end notes what layer 1 said at last about t.
 func (t *attempt) end(v retry.Verdict) {
-	t.handover, t.later = v.Do == retry.HandOver, v.Later
+	t.handover, t.later, t.rule = v.Do == retry.HandOver, v.Later, v.Rule
 	if v.Overflow {
 		t.failure.Kind = failure.ContextOverflow // no clamp can fit: the history is too long
 	}

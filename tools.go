@@ -11,6 +11,7 @@ import (
 	"github.com/daruma-agent/daruma/permission"
 	"github.com/daruma-agent/daruma/session"
 	"github.com/daruma-agent/daruma/tool"
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -95,6 +96,13 @@ func (r *run) runBatch(batch []*call) (refused bool) {
 		running.Go(func() { r.work(c, updates) })
 	}
 	go func() { running.Wait(); close(updates) }()
+	// A consumer that panics leaves nobody stuck: what comes is thrown away.
+	defer func() {
+		go func() {
+			for range updates {
+			}
+		}()
+	}()
 	for u := range updates {
 		r.take(u)
 	}
@@ -143,7 +151,7 @@ func (r *run) result(c *call, u update) {
 	}
 	r.emit(&session.Result{
 		Call: c.ID, Name: c.Name, Block: block, Class: u.result.Class, Denied: u.result.Denied,
-		Took: u.took, Output: u.result.Output,
+		Took: u.took, Output: r.cleanOutput(u.result.Output),
 	})
 }
 
@@ -156,6 +164,18 @@ func (r *run) clean(content []message.Block) []message.Block {
 		}
 	}
 	return content
+}
+
+// cleanOutput is a structured output without the secrets that this agent knows.
+func (r *run) cleanOutput(output any) any {
+	if output == nil {
+		return nil
+	}
+	data, err := json.Marshal(output, session.JSONOptions())
+	if err != nil {
+		return nil // for screens only, and the result itself is there
+	}
+	return jsontext.Value(r.cfg.Redact.Known(string(data)))
 }
 
 // skip gives calls that will not run their results.

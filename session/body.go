@@ -167,6 +167,8 @@ type Commit struct {
 	Attempt   int              `json:"attempt"`
 	Message   *message.Message `json:"message,omitzero"`
 	Stop      string           `json:"stop"`
+	Answer    string           `json:"answer,omitzero"` // the provider's id of it
+	Asked     string           `json:"asked,omitzero"`  // the model that was asked, if another one answered
 	RequestID string           `json:"request_id,omitzero"`
 	Spent     Spent            `json:"spent"`
 }
@@ -176,6 +178,8 @@ type Continue struct {
 	Attempt int              `json:"attempt"`
 	Message *message.Message `json:"message,omitzero"` // nil when nothing could be kept
 	Cause   string           `json:"cause"`
+	Answer  string           `json:"answer,omitzero"` // as in Commit
+	Asked   string           `json:"asked,omitzero"`
 	Lost    int              `json:"lost_chars,omitzero"`
 	Spent   Spent            `json:"spent"`
 }
@@ -185,6 +189,7 @@ type Retract struct {
 	Attempt int            `json:"attempt"`
 	Cause   string         `json:"cause"`
 	Failure *failure.Error `json:"failure,omitzero"`
+	Rule    string         `json:"rule,omitzero"` // of layer 1, if it ended the tries
 	Lost    int            `json:"lost_chars,omitzero"`
 	Spent   Spent          `json:"spent"`
 }

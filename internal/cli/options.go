@@ -21,6 +21,7 @@ type options struct {
 	fallback  string
 	maxTurns  int
 	retries   int // below zero: not said
+	keyHelper string
 	patience  patience
 	mode      string
 	skip      bool // --dangerously-skip-permissions
@@ -45,6 +46,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.IntVar(&o.maxTurns, "max-turns", 0, "end after so many turns (default 250)")
 	f.IntVar(&o.retries, "max-retries", -1, "send a request that failed so many times more before giving up")
 	f.Lookup("max-retries").DefValue = fmt.Sprint(retry.Default().Retries)
+	f.StringVar(&o.keyHelper, "api-key-helper", "", "a command that prints a key; run again when the key is refused")
 	o.patience.register(f)
 	f.StringVar(&o.mode, "permission-mode", "", "default, acceptEdits, plan, dontAsk or bypassPermissions")
 	f.BoolVar(&o.skip, "dangerously-skip-permissions", false, "the same as --permission-mode bypassPermissions")

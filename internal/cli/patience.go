@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/daruma-agent/daruma/gate"
-	"github.com/daruma-agent/daruma/model/anthropic"
 	"github.com/daruma-agent/daruma/retry"
 	"github.com/spf13/pflag"
 )
@@ -54,12 +53,6 @@ func (p *patience) apply(policy *retry.Policy, interactive bool) {
 	if p.unattended && p.waitForLimit > 0 {
 		policy.TotalLimit = p.waitForLimit
 	}
-}
-
-// timeouts are the watchdogs of the wire: all of them under the one limit that
-// the person chose.
-func (p *patience) timeouts() anthropic.Timeouts {
-	return anthropic.Timeouts{FirstByte: p.idle, Bytes: p.idle, Events: p.idle}
 }
 
 // gates opens the gate of each model once. A gate that cannot be opened is no

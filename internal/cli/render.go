@@ -243,7 +243,7 @@ func because(b *session.Recovery) string {
 }
 
 var decisions = map[string]string{
-	"retry": "try", "gate": "waiting with the others", "refresh": "new credentials", "clamp": "a smaller output limit",
+	"retry": "try", "gate": "waiting with the others", "unstreamed": "asking for it in one piece", "refresh": "new credentials", "clamp": "a smaller output limit",
 	"max_output_tokens_escalate": "more output room",
 	"max_output_tokens_recovery": "going on with the answer",
 	"kept_calls":                 "running the complete calls",
@@ -271,7 +271,7 @@ func decision(b *session.Recovery) string {
 		text = strings.ReplaceAll(b.Decision, "_", " ")
 	}
 	if b.Of > 1 || b.Decision == "retry" {
-		text += fmt.Sprintf(" %d of %d", b.Attempt, b.Of)
+		text += " " + nOfM(b.Attempt, b.Of)
 	}
 	return text
 }
@@ -282,7 +282,7 @@ func (r *renderer) countdown(b *session.Waiting) {
 	if b.Status != 0 {
 		why += fmt.Sprintf(" (%d)", b.Status)
 	}
-	text := fmt.Sprintf("⏸ %s · try %d of %d in %s (at %s)", why, b.Attempt, b.Of, round(b.Left), b.Until.Local().Format(time.TimeOnly))
+	text := fmt.Sprintf("⏸ %s · try %s in %s (at %s)", why, nOfM(b.Attempt, b.Of), round(b.Left), b.Until.Local().Format(time.TimeOnly))
 	if r.terminal {
 		if r.midLine {
 			fmt.Fprintln(r.out)
@@ -296,6 +296,14 @@ func (r *renderer) countdown(b *session.Waiting) {
 		r.waiting = b.Recovery
 		r.line(text)
 	}
+}
+
+// nOfM counts; without an m time is the limit.
+func nOfM(n, m int) string {
+	if m <= 0 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d of %d", n, m)
 }
 
 func round(d time.Duration) time.Duration {

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -68,24 +67,19 @@ func prepare(w *world, o *options) (*setup, error) {
 }
 
 func (s *setup) wire(w *world, o *options) error {
-	base := w.env("ANTHROPIC_BASE_URL")
-	key, token := w.env("ANTHROPIC_API_KEY"), w.env("ANTHROPIC_AUTH_TOKEN")
-	if base == "" {
-		base = defaultBase
-	}
-	if key == "" && token == "" && base == defaultBase {
-		return fail(exitAuth, "export ANTHROPIC_API_KEY=…, or see it work without one: daruma demo",
-			"there is no key: neither ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN is set")
-	}
-	if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fail(exitConfig, "it should look like https://api.example.com", "ANTHROPIC_BASE_URL is no address: %q", failure.Redact(base))
-	}
-	wire, err := anthropic.New(anthropic.Config{BaseURL: base, APIKey: key, AuthToken: token, Proxy: http.ProxyFromEnvironment, Timeouts: o.patience.timeouts()})
+	cfg, err := address(w, o)
 	if err != nil {
-		return fail(exitConfig, "check ANTHROPIC_BASE_URL and the keys", "%v", err)
+		return err
+	}
+	wire, err := anthropic.New(cfg)
+	if err != nil {
+		return fail(exitConfig, "check ANTHROPIC_BASE_URL, the keys and the certificates", "%v", err)
 	}
 	s.config.Wire = wire
-	s.config.Gate = gates(filepath.Join(w.stateDir(), "gates"), base, key+token)
+	if cfg.Credentials != nil {
+		s.config.Refresh = wire.RefreshKey
+	}
+	s.config.Gate = gates(filepath.Join(w.stateDir(), "gates"), cfg.BaseURL, cfg.APIKey+cfg.AuthToken+o.keyHelper)
 	s.config.Redact = failure.NewRedactor(w.secrets()...)
 	return nil
 }

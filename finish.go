@@ -41,7 +41,11 @@ func (r *run) finish(step loop.Step) {
 	}
 	if step.Surface {
 		end.Failure = r.surfaced(step)
-		r.say(message.NewFailure(r.history.NextID(), end.Failure.Text(false), end.Failure))
+		text := end.Failure.Text(false)
+		if end.Failure.Kind == failure.Unknown && r.failure != end.Failure {
+			text = end.Failure.Message // our own words, and nothing failed
+		}
+		r.say(message.NewFailure(r.history.NextID(), text, end.Failure))
 	}
 	if r.later > 0 && step.Surface {
 		end.NextAt = time.Now().Add(r.later).UTC()
@@ -66,7 +70,7 @@ func (r *run) leaveOut() {
 // surfaced is the failure that is shown: the one that nothing healed, or one
 // that says why the run ended without any.
 func (r *run) surfaced(step loop.Step) *failure.Error {
-	if r.failure != nil {
+	if r.failure != nil && r.failure.Kind != failure.Aborted {
 		return r.failure
 	}
 	kinds := map[loop.Reason]failure.Kind{

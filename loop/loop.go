@@ -91,7 +91,8 @@ func (c *Core) Next(s State, o Outcome) (State, Step) {
 	case o.Kind == Aborted:
 		return abort(s, o)
 	case o.Kind == BudgetReached:
-		return finish(s, Step{Reason: o.Budget.reason(), Surface: o.Budget != Turns})
+		// What was paid for stays, as after an interrupt.
+		return finish(s, Step{Reason: o.Budget.reason(), Surface: o.Budget != Turns, Keep: s.Phase == Sample})
 	case !reports(s.Phase, o.Kind):
 		return finish(s, Step{Reason: ModelError, Surface: true})
 	case o.Kind == Unchanged:

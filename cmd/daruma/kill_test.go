@@ -17,7 +17,7 @@ import (
 	"github.com/daruma-agent/daruma/fault"
 )
 
-var kills = flag.Int("kills", 30, "how many processes TestKill kills")
+var kills = flag.Int("kills", 16, "how many processes TestKill kills")
 
 // killScript is work with effects that can be counted: each step appends a line
 // to a file of its own. The model does not repeat a step that the conversation

@@ -150,7 +150,16 @@ func told(msgs []*message.Message, call, text string) bool {
 }
 
 // simAgent is an agent with simulated tools before a fault server in memory.
+// It goes on from h, and shows every event to observe; both may be nil.
 func simAgent(t *testing.T, text string, h *session.History, observe func(session.Event)) (*daruma.Agent, func() fault.Report) {
+	t.Helper()
+	return simulated(t, text, func(cfg *daruma.Config) { cfg.History, cfg.Observe = h, observe })
+}
+
+// simulated is the same with a configuration that change makes its own. finish
+// ends the server, and returns what it saw.
+func simulated(t *testing.T, text string, change func(*daruma.Config)) (agent *daruma.Agent, finish func() fault.Report) {
+	t.Helper()
 	script, err := fault.Parse("script", text)
 	if err != nil {
 		t.Fatal(err)
@@ -166,11 +175,12 @@ func simAgent(t *testing.T, text string, h *session.History, observe func(sessio
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent, err := daruma.New(daruma.Config{
-		Wire: wire, Models: []string{"claude-a", "claude-b"}, Tools: set, Session: "story", History: h,
-		System: []string{"Be brief."}, Rand: func() float64 { return 0 }, Observe: observe,
-	})
-	if err != nil {
+	cfg := daruma.Config{
+		Wire: wire, Models: []string{"claude-a", "claude-b"}, Tools: set, Session: "story",
+		System: []string{"Be brief."}, Rand: func() float64 { return 0 },
+	}
+	change(&cfg)
+	if agent, err = daruma.New(cfg); err != nil {
 		t.Fatal(err)
 	}
 	return agent, func() fault.Report {

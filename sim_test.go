@@ -15,7 +15,6 @@ import (
 	"github.com/daruma-agent/daruma/fault"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/model"
-	"github.com/daruma-agent/daruma/model/anthropic"
 	"github.com/daruma-agent/daruma/session"
 	"github.com/daruma-agent/daruma/tool"
 	"github.com/go-json-experiment/json/jsontext"
@@ -141,34 +140,15 @@ func simulate(t *testing.T, seed uint64) {
 	if r.IntN(4) == 0 {
 		submitAt = 1 + r.IntN(40)
 	}
-	script, err := fault.Parse("seed", text)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
 	defer func() {
 		if t.Failed() {
 			t.Logf("seed %d, interrupt at %d, submit at %d:\n%s", seed, interruptAt, submitAt, text)
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) {
-		network := fault.NewMemoryNet()
-		server := fault.New(script, fault.Options{}).Serve(network)
-		wire, err := anthropic.New(anthropic.Config{BaseURL: "http://fault.test", APIKey: "any-key", DialContext: network.DialContext})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var bad []string
-		set, err := tool.NewSet(&simTool{name: "Read", effect: tool.Pure, bad: &bad}, &simTool{name: "Write", effect: tool.Unsafe, bad: &bad})
-		if err != nil {
-			t.Fatal(err)
-		}
-		agent, err := daruma.New(daruma.Config{
-			Wire: wire, Models: []string{"claude-a", "claude-b", "claude-c"}, Tools: set, Session: "story",
-			System: []string{"Be brief."}, Rand: r.Float64,
+		agent, finish := simulated(t, text, func(cfg *daruma.Config) {
+			cfg.Models, cfg.Rand = []string{"claude-a", "claude-b", "claude-c"}, r.Float64
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		began := time.Now()
 		events := collect(t, agent, "Do the task.", interruptAt, submitAt, now)
 		end := events[len(events)-1].Body.(*session.End)
@@ -183,15 +163,7 @@ func simulate(t *testing.T, seed uint64) {
 		if spent := time.Since(began); spent > 4*time.Hour {
 			t.Errorf("it took %s", spent)
 		}
-		wire.DropIdle()
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-		report := server.Report()
-		for _, b := range bad {
-			t.Error(b)
-		}
-		simLaws(t, events, agent, report, end, text)
+		simLaws(t, events, agent, finish(), end, text)
 	})
 }
 

@@ -100,11 +100,14 @@ func (r *run) refilled(step loop.Step) loop.Outcome {
 	if step.Rung != loop.Summary && step.Rung != loop.Skeleton {
 		return loop.Outcome{Kind: loop.Reduced}
 	}
-	r.Agent.failedSummaries = 0
-	if r.compacted > 0 && r.turn-r.compacted <= refillTurns {
-		r.refills++
-	} else {
+	if step.Rung == loop.Summary {
+		r.Agent.failedSummaries = 0
+	}
+	switch since := r.turn - r.compacted; {
+	case r.compacted == 0 || since > refillTurns:
 		r.refills = 0
+	case since > 0: // within one turn it is the next rung that was due
+		r.refills++
 	}
 	r.compacted = r.turn
 	if r.refills >= refillsToStop {
@@ -143,6 +146,7 @@ func (r *run) replace(step loop.Step, next []*message.Message, before, after int
 		}
 	}
 	r.emit(c)
+	r.clamp = 0 // it was the room beside a longer conversation
 }
 
 func (r *run) carried() []string {
@@ -201,5 +205,5 @@ func (r *run) judgeSummary(t *attempt, plan compact.Plan) (string, error) {
 	text := m.PlainText()
 	r.bill.useful(t)
 	r.emit(&session.Commit{Attempt: t.number, Stop: string(t.answer.Stop), RequestID: t.answer.RequestID, Spent: t.spent()})
-	return text, compact.Judge(text, t.answer.Stop != model.StopMaxTokens, plan.Old)
+	return text, compact.Judge(text, t.outcome(keepText).Kind == loop.Answered, plan.Old)
 }

@@ -31,8 +31,8 @@ func (r *run) sample() loop.Outcome {
 // request sends what build makes until an answer is whole or layer 1 gives it
 // up. It performs the verdicts of [retry.Next]; build is called for every try,
 // so each one is made from the state of that moment. Failed tries are taken
-// back; the last one is the caller's to settle. It returns nil when the run
-// ended between two tries.
+// back; the last one is the caller's to settle. Only what is shown can be kept
+// in part. It returns nil when the run ended between two tries.
 func (r *run) request(build func() *model.Request, show bool) *attempt {
 	tries := retry.State{Once: r.once, Before: r.waited}
 	r.once, r.slow = false, false
@@ -55,7 +55,7 @@ func (r *run) request(build func() *model.Request, show bool) *attempt {
 		} else {
 			t = r.attempt(req, ticket, show)
 		}
-		if t.failure == nil || t.aborted || t.keepable(keepText) {
+		if t.failure == nil || t.aborted || show && t.keepable(keepText) {
 			return t
 		}
 		if whole {

@@ -10,14 +10,15 @@ import (
 // The ways in which a summary is no summary.
 var (
 	ErrEmpty    = errors.New("the summary is empty")
-	ErrCut      = errors.New("the summary was cut off")
+	ErrCut      = errors.New("the summary is no whole answer")
 	ErrInflated = errors.New("the summary is as long as what it stands for")
 )
 
 // minSummary is the shortest text that can carry a task on, in characters.
 const minSummary = 40
 
-// Judge tells whether text can stand for old.
+// Judge tells whether text can stand for old. whole says that the model ended it
+// by itself, and with nothing but text.
 func Judge(text string, whole bool, old []*message.Message) error {
 	switch {
 	case len(strings.TrimSpace(text)) < minSummary:
@@ -33,7 +34,7 @@ func Judge(text string, whole bool, old []*message.Message) error {
 const summaryHead = "This conversation was shortened. The messages of the user above are complete; " +
 	"what happened after them is summarised here.\n\n"
 
-const summaryEnd = "\n\nGo on with the task from here. Do not mention this summary; read files again where you need their exact content."
+const summaryEnd = "\n\nGo on with the task from here. Do not mention this summary; read a file again when its exact content matters."
 
 // WithSummary builds the smaller history: the user's words, the summary with
 // what is carried over, the tail.

@@ -32,10 +32,13 @@ var proactiveCompact = &Recovery{
 		Action: "summarise the older rounds before it is",
 		End:    "no help: the request is sent as it is",
 	},
-	Answers: func(_ State, o Outcome) bool { return o.Kind == Measured && o.Fit == Over },
-	Limit:   1,
-	Scope:   PerTurn,
-	Step:    Step{Do: Reduce, Rung: Summary},
+	// What was summarised a moment ago is not summarised again.
+	Answers: func(s State, o Outcome) bool {
+		return o.Kind == Measured && o.Fit == Over && s.Transition != ReactiveCompact && s.Transition != WindowCompact
+	},
+	Limit: 1,
+	Scope: PerTurn,
+	Step:  Step{Do: Reduce, Rung: Summary},
 }
 
 // ReactiveCompact summarises because the provider refused the length (R48), or

@@ -91,6 +91,13 @@ func (l lab) run(t *testing.T, script *fault.Script, p *played) {
 		t.Error(err)
 	}
 	p.report, p.held = server.Report(), agent.History().Messages
+	defer func() {
+		if t.Failed() {
+			s := &story{began: p.events[0].Time}
+			s.tell(p.events)
+			t.Logf("%s\n%s", s.got.String(), p.report)
+		}
+	}()
 	laws(t, p.events, agent, p.report)
 	for _, b := range append(bad, p.report.Problems...) {
 		t.Error(b)

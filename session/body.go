@@ -34,6 +34,7 @@ const (
 	TypeRepair     Type = "repair"
 	TypeMismatch   Type = "pairing_mismatch"
 	TypeNotice     Type = "notice"
+	TypeName       Type = "session_name"
 	TypeEnd        Type = "run_end"
 )
 
@@ -61,6 +62,7 @@ var bodies = map[Type]func() Body{
 	TypeRepair:     func() Body { return new(Repair) },
 	TypeMismatch:   func() Body { return new(Mismatch) },
 	TypeNotice:     func() Body { return new(Notice) },
+	TypeName:       func() Body { return new(Name) },
 	TypeEnd:        func() Body { return new(End) },
 }
 
@@ -83,6 +85,12 @@ type Start struct {
 	PID        int      `json:"pid,omitzero"` // of the process that writes the journal
 	Host       string   `json:"host,omitzero"`
 	Parent     string   `json:"parent,omitzero"` // session that this one was forked from
+}
+
+// Name names the session for people. The last one holds; an empty one takes
+// the name away.
+type Name struct {
+	Name string `json:"name"`
 }
 
 // RunStart begins a run.

@@ -12,6 +12,8 @@ import (
 // which it changes, in memory as on disk, so both always agree.
 type History struct {
 	Session    string
+	Parent     string // session that this one was forked from
+	Name       string // that people gave it
 	Start      *Start
 	Messages   []*message.Message
 	Results    map[string]message.Block // of calls whose message is not complete yet
@@ -48,6 +50,11 @@ func (h *History) Apply(e Event) {
 	switch b := e.Body.(type) {
 	case *Start:
 		h.Start = b
+		if h.Parent == "" { // the first start of a fork names it; those behind are copies
+			h.Parent = b.Parent
+		}
+	case *Name:
+		h.Name = b.Name
 	case *RunStart:
 		h.Running = true
 	case *Prompt:

@@ -118,6 +118,7 @@ func openJournal(path string) (*Journal, error) {
 		return nil, errors.Join(fmt.Errorf("open journal %s: %w", path, err), f.Close())
 	}
 	j := &Journal{path: path, file: f}
+	j.sign()
 	if info, err := f.Stat(); err == nil && info.Size() > 0 {
 		last := make([]byte, 1)
 		_, err := f.ReadAt(last, info.Size()-1)
@@ -158,5 +159,7 @@ func (j *Journal) Sync() error {
 
 // Close syncs and gives the lock back.
 func (j *Journal) Close() error {
-	return errors.Join(j.Sync(), j.file.Close())
+	err := j.Sync()
+	os.Remove(beside(j.path, signature))
+	return errors.Join(err, j.file.Close())
 }

@@ -17,6 +17,9 @@ var ErrLocked = errors.New("another process works on this session")
 // ErrNotFound says that there is no such session.
 var ErrNotFound = errors.New("no such session")
 
+// ErrExists says that there is a session of this ID already.
+var ErrExists = errors.New("there is a session of this id already")
+
 // Store is a folder of journals: one folder a project, one file a session.
 type Store struct {
 	Dir     string // such as ~/.local/state/daruma/sessions
@@ -42,9 +45,34 @@ func (s Store) folder() string {
 	return filepath.Join(s.Dir, name[max(0, len(name)-200):])
 }
 
-// Create starts the journal of a new session.
+// Create starts the journal of a new session. No session of any project may
+// have this ID already; a file into which nothing was written is none.
 func (s Store) Create(id string) (*Journal, error) {
-	return openJournal(filepath.Join(s.folder(), id+".jsonl"))
+	if err := s.free(id); err != nil {
+		return nil, err
+	}
+	j, err := openJournal(s.path(id))
+	if errors.Is(err, ErrLocked) {
+		return nil, fmt.Errorf("create session %s: %w", id, ErrExists)
+	}
+	return j, err
+}
+
+// path is where the session called id of this project is.
+func (s Store) path(id string) string { return filepath.Join(s.folder(), id+".jsonl") }
+
+// free reports whether id can be given to a new session.
+func (s Store) free(id string) error {
+	if id == "" || strings.ContainsAny(id, "/\\*?[") {
+		return fmt.Errorf("create session: %q is no id", id)
+	}
+	found, _ := filepath.Glob(filepath.Join(s.Dir, "*", id+".jsonl"))
+	for _, path := range found {
+		if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+			return fmt.Errorf("create session %s: %w", id, ErrExists)
+		}
+	}
+	return nil
 }
 
 // Open opens the session called id, of whatever project, for going on with
@@ -80,35 +108,6 @@ func (s Store) Load(id string) (*History, error) {
 	}
 	h, _, err := load(path)
 	return h, err
-}
-
-// owner names the process that works on the session at path.
-func owner(path string) string {
-	h, _, err := load(path)
-	if err != nil || h.Start == nil || h.Start.PID == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (process %d on %s)", h.Start.PID, h.Start.Host)
-}
-
-func load(path string) (*History, int, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, 0, fmt.Errorf("load session: %w", err)
-	}
-	defer f.Close()
-	h, damaged := &History{}, 0
-	for e, err := range Read(f) {
-		switch {
-		case errors.Is(err, ErrDamaged):
-			damaged++
-		case err != nil:
-			return nil, 0, fmt.Errorf("load session %s: %w", path, err)
-		default:
-			h.Apply(e)
-		}
-	}
-	return h, damaged, nil
 }
 
 // Find looks for the file of a session by its ID or the beginning of it: in this project

@@ -31,4 +31,5 @@ func (*Compaction) Type() Type { return TypeCompaction }
 func (*Repair) Type() Type     { return TypeRepair }
 func (*Mismatch) Type() Type   { return TypeMismatch }
 func (*Notice) Type() Type     { return TypeNotice }
+func (*Name) Type() Type       { return TypeName }
 func (*End) Type() Type        { return TypeEnd }

@@ -29,7 +29,35 @@ func (r *run) build(source model.Source) *model.Request {
 	if draft.Flat {
 		req.Messages, _ = message.View(message.Flatten(req.Messages), rules)
 	}
+	if req.Thinking.Mode == model.ThinkingEnabled && loopWithoutThinking(req.Messages) {
+		req.Thinking = model.Thinking{Mode: model.ThinkingDisabled}
+	}
 	return req
+}
+
+// loopWithoutThinking reports whether msgs end in an open tool loop that does
+// not begin with thinking, as after its signatures were refused or the model was
+// changed. A provider that demands thinking there refuses the request: thinking
+// is off until the loop closes.
+func loopWithoutThinking(msgs []*message.Message) bool {
+	begin := -1
+	for i := len(msgs) - 1; i >= 0; {
+		results := false
+		for ; i >= 0 && msgs[i].Role == message.User; i-- {
+			results = results || msgs[i].HasResults()
+		}
+		if !results {
+			break
+		}
+		for ; i >= 0 && msgs[i].Role == message.Assistant; i-- {
+			begin = i
+		}
+	}
+	if begin < 0 {
+		return false
+	}
+	first := msgs[begin].Blocks[0].Type
+	return first != message.Thinking && first != message.RedactedThinking
 }
 
 // room is the output room to ask for: the user's choice, else little at first

@@ -98,10 +98,21 @@ type RunStart struct {
 	Continue bool `json:"continue,omitzero"` // no prompt was added
 }
 
-// Prompt is a prompt that was submitted while a run worked: it waits.
+// Prompt tells of a prompt that was submitted while a run worked (R100).
 type Prompt struct {
-	Text string `json:"text"`
+	Text  string      `json:"text"`
+	State PromptState `json:"state,omitzero"`
 }
+
+// PromptState says how far a submitted prompt is.
+type PromptState string
+
+// The states. A prompt that started and has no end was in a run that failed.
+const (
+	PromptQueued    PromptState = ""          // nobody answered it: it waits for the next run
+	PromptStarted   PromptState = "started"   // it joined the conversation
+	PromptCompleted PromptState = "completed" // the run that it joined completed
+)
 
 // Message adds a message to the conversation: prompts, results, nudges and
 // pseudo-messages. Answers come with [Commit] and [Continue].

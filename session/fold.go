@@ -58,7 +58,9 @@ func (h *History) Apply(e Event) {
 	case *RunStart:
 		h.Running = true
 	case *Prompt:
-		h.Queued = append(h.Queued, b.Text)
+		if b.State == PromptQueued {
+			h.Queued = append(h.Queued, b.Text)
+		}
 	case *Message:
 		h.add(b.Message)
 	case *Begin:

@@ -18,7 +18,7 @@ func load(path string) (*History, int, error) {
 		return nil, 0, fmt.Errorf("load session: %w", err)
 	}
 	defer f.Close()
-	l := loader{file: f, h: &History{}, messages: map[*message.Message]span{}, intents: map[*Intent]span{}}
+	l := newLoader(f)
 	err = scan(f, l.take)
 	if err == nil && l.fill() == nil {
 		return l.h, l.damaged, nil
@@ -63,6 +63,10 @@ type loader struct {
 	results  []span // a stub names its place in it
 	end      span   // of the last run_end that is a stub
 	ended    *End
+}
+
+func newLoader(f *os.File) *loader {
+	return &loader{file: f, h: &History{}, messages: map[*message.Message]span{}, intents: map[*Intent]span{}}
 }
 
 // stub marks a block that was not decoded. No provider has such a type.

@@ -110,29 +110,6 @@ func (s Store) Load(id string) (*History, error) {
 	return h, err
 }
 
-// Find looks for the file of a session by its ID or the beginning of it: in this project
-// first, then in all others.
-func (s Store) Find(id string) (string, error) {
-	if id == "" || strings.ContainsAny(id, "/\\*?[") {
-		return "", fmt.Errorf("find session %q: %w", id, ErrNotFound)
-	}
-	for _, dir := range []string{s.folder(), filepath.Join(s.Dir, "*")} {
-		found, _ := filepath.Glob(filepath.Join(dir, id+"*.jsonl"))
-		for _, path := range found {
-			if filepath.Base(path) == id+".jsonl" {
-				return path, nil
-			}
-		}
-		if len(found) == 1 {
-			return found[0], nil
-		}
-		if len(found) > 1 {
-			return "", fmt.Errorf("find session %q: %d sessions begin so; give more of the id", id, len(found))
-		}
-	}
-	return "", fmt.Errorf("find session %q: %w", id, ErrNotFound)
-}
-
 // List returns the sessions of the project, newest first.
 func (s Store) List() ([]Summary, error) {
 	entries, err := os.ReadDir(s.folder())

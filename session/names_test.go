@@ -1,0 +1,121 @@
+package session
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/daruma-agent/daruma/message"
+	"github.com/google/go-cmp/cmp"
+)
+
+// write makes a session of these events.
+func write(t *testing.T, s Store, id string, bodies ...Body) string {
+	t.Helper()
+	j, err := s.Create(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range bodies {
+		if err := j.Append(Event{Version: Version, Seq: uint64(i + 1), Session: id, Run: 1, Body: b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return j.Path()
+}
+
+func TestFindByName(t *testing.T) {
+	s := Store{Dir: t.TempDir(), Project: "/p"}
+	write(t, s, "aaa111", &Name{Name: "the port"}, &Name{Name: "the new port"}, &Notice{})
+	write(t, s, "bbb222", &Name{Name: "aaa"})
+	write(t, s, "ccc333", &Name{Name: "twice"})
+	write(t, s, "ddd444", &Name{Name: "twice"})
+	write(t, s, "eee555", &Name{Name: "aaa111"})
+	for text, want := range map[string]string{
+		"the new port": "aaa111", "the port": "", "aaa": "bbb222", "aaa1": "aaa111", "aaa111": "aaa111", "twice": "", "ddd444": "ddd444", "*": "",
+	} {
+		path, err := s.Find(text)
+		if want == "" && err == nil || want != "" && path != s.path(want) {
+			t.Errorf("find %q = %s, %v; want %q", text, path, err, want)
+		}
+	}
+	if _, err := s.Find("twice"); err == nil || !strings.Contains(err.Error(), "2 sessions have this name") {
+		t.Errorf("a name that two sessions have: %v", err)
+	}
+}
+
+func TestCreateTakesNoIDTwice(t *testing.T) {
+	dir := t.TempDir()
+	write(t, Store{Dir: dir, Project: "/p"}, "one", &Notice{})
+	for _, id := range []string{"one", "", "../two", "*"} {
+		if _, err := (Store{Dir: dir, Project: "/other"}).Create(id); err == nil || id == "one" && !errors.Is(err, ErrExists) {
+			t.Errorf("create %q: %v", id, err)
+		}
+	}
+	write(t, Store{Dir: dir, Project: "/p"}, "empty")
+	write(t, Store{Dir: dir, Project: "/p"}, "empty", &Notice{})
+}
+
+func TestLook(t *testing.T) {
+	s := Store{Dir: t.TempDir(), Project: "/p"}
+	path := write(t, s, "one", &Start{Model: "m"}, &RunStart{}, &Message{Message: message.NewSynthetic("m1", "by us")},
+		&Message{Message: message.NewText("m2", "by them")}, &Message{Message: message.NewText("m3", "later")}, &Name{Name: "n"}, &End{Text: "x"})
+	o, err := Look(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Prompt != "by them" || o.History.Name != "n" || o.History.End == nil || o.History.End.Text != "x" || o.History.Messages != nil {
+		t.Errorf("the outline is %+v, %+v", o, o.History)
+	}
+}
+
+func TestFork(t *testing.T) {
+	s := Store{Dir: t.TempDir(), Project: "/p"}
+	parent := write(t, s, "one", &Start{Model: "m", PID: 7, Host: "h"}, &RunStart{}, &Message{Message: message.NewText("m1", "do")},
+		&Commit{Message: &message.Message{ID: "m2", Role: message.Assistant}}, &Intent{Call: "c", Name: "Bash", Group: 12}, &Delta{Text: "x"},
+		&Prompt{Text: "and"}, &Unknown{Name: "dream", Raw: []byte(`{"a":1}`)})
+	held, _, _, err := s.Open("one") // by another process
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	j, h, err := s.Fork(parent, Fork{ID: "two", Start: &Start{Model: "m", Parent: "one", PID: 8}, Add: []Body{&Name{Name: "n"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := s.Open("two"); !errors.Is(err, ErrLocked) {
+		t.Errorf("the new session is not held: %v", err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, read, damaged, err := s.Open("two")
+	if err != nil || damaged > 0 {
+		t.Fatal(err, damaged)
+	}
+	again.Close()
+	if diff := cmp.Diff(h, read, append(sameEvents, cmp.AllowUnexported(History{}))...); diff != "" {
+		t.Errorf("the history of the fork is not what its journal holds:\n%s", diff)
+	}
+	old, err := s.Load("one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(old.Messages, read.Messages, sameEvents...); diff != "" {
+		t.Errorf("the conversation is not that of the parent:\n%s", diff)
+	}
+	if read.Session != "two" || read.Parent != "one" || read.Seq != 9 || read.Name != "n" || read.Start.PID != 0 || read.Intents["c"].Group != 0 {
+		t.Errorf("the fork is %+v, %+v", read, read.Intents["c"])
+	}
+	if _, _, err := s.Fork(parent, Fork{ID: "two"}); !errors.Is(err, ErrExists) {
+		t.Errorf("a fork over a session: %v", err)
+	}
+	short, h, err := s.Fork(parent, Fork{ID: "three", Until: func(e Event) bool { return e.Type() == TypeCommit }})
+	if err != nil || len(h.Messages) != 1 || h.Seq != 3 {
+		t.Errorf("the fork up to the answer: %v, %+v", err, h)
+	}
+	short.Close()
+}

@@ -52,10 +52,13 @@ type Config struct {
 	Journal *session.Journal
 	History *session.History
 	Session string
+	Name    string // for people, if the session is to have another one than before
 
 	MaxTurns int           // of a run; 0 means DefaultMaxTurns
 	MaxUSD   float64       // of a run, failed attempts included; 0: no limit
 	MaxTime  time.Duration // of a run, waits included; 0: no limit
+	// Recovery bounds what failures may cost a run, all ways back together.
+	Recovery RecoveryBudget
 	// TokenBudget is how many output tokens a run should use: as long as most of
 	// it is left, and it brings something, the model is asked to go on.
 	TokenBudget int
@@ -89,6 +92,14 @@ type Config struct {
 	Rand    func() float64      // chance in [0,1) for jitter; nil means math/rand
 	Build   string              // version, for the journal
 	Dir     string              // working directory, for the journal
+}
+
+// RecoveryBudget is what may be lost to failures in one run; zero means no
+// limit of its own.
+type RecoveryBudget struct {
+	USD    float64       // of attempts that were taken back
+	Tokens int           // output tokens of them
+	Time   time.Duration // of them, and of all waits
 }
 
 // DefaultMaxTurns bounds a run whose Config names no limit: every loop has a

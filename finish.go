@@ -32,7 +32,12 @@ func (r *run) finish(step loop.Step) {
 		r.leaveOut()
 	}
 	for _, text := range r.takeQueued() {
-		r.emit(&session.Prompt{Text: text}) // typed, not answered: it is kept
+		r.emit(&session.Prompt{Text: text, State: session.PromptQueued}) // typed, not answered: it is kept
+	}
+	if step.Reason == loop.Completed {
+		for _, text := range r.taken {
+			r.emit(&session.Prompt{Text: text, State: session.PromptCompleted})
+		}
 	}
 	end := &session.End{
 		Reason: step.Reason, IsError: step.Reason.IsError(), Text: joinParts(r.parts), Stop: r.stopped, Turns: r.turn,

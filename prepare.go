@@ -123,8 +123,8 @@ func (r *run) measure(step loop.Step) loop.Outcome {
 		}
 		r.turn++
 	}
-	if r.cfg.MaxUSD > 0 && r.bill.total.USD >= r.cfg.MaxUSD {
-		return loop.Outcome{Kind: loop.BudgetReached, Budget: loop.Money}
+	if b := r.spentUp(); b != loop.NoBudget {
+		return loop.Outcome{Kind: loop.BudgetReached, Budget: b}
 	}
 	req := r.build(model.Main)
 	window := r.scale.window(req.Model, r.cfg.Window)
@@ -133,6 +133,22 @@ func (r *run) measure(step loop.Step) loop.Outcome {
 		size = loop.Fits // what failed so often is not tried before it must be
 	}
 	return loop.Outcome{Kind: loop.Measured, Fit: size}
+}
+
+// spentUp names the budget that is used up: of the run, or of what failures may
+// cost it.
+func (r *run) spentUp() loop.Budget {
+	over := func(used, limit float64) bool { return limit > 0 && used >= limit }
+	b, lost := &r.bill, r.cfg.Recovery
+	switch {
+	case over(b.total.USD, r.cfg.MaxUSD), over(b.waste.USD, lost.USD):
+		return loop.Money
+	case over(float64(b.waste.Usage.Output), float64(lost.Tokens)):
+		return loop.Tokens
+	case over(float64(b.lost+r.waited), float64(lost.Time)):
+		return loop.Time
+	}
+	return loop.NoBudget
 }
 
 // Room that must stay free in the window (R41, R43), for windows of 200,000

@@ -136,6 +136,7 @@ func brief(s string) string {
 type bill struct {
 	total, waste session.Total
 	api          time.Duration
+	lost         time.Duration // of api: in attempts that were taken back
 }
 
 func (b *bill) useful(t *attempt) { b.add(&b.total, t); b.api += t.took }
@@ -144,6 +145,7 @@ func (b *bill) wasted(t *attempt) {
 	b.add(&b.total, t)
 	b.add(&b.waste, t)
 	b.api += t.took
+	b.lost += t.took
 }
 
 func (*bill) add(to *session.Total, t *attempt) {

@@ -50,6 +50,7 @@ type run struct {
 	bill       bill
 	healed     int
 	mute       bool                 // the journal failed: the run goes on without it
+	taken      []string             // prompts that joined this run
 	spends     int                  // times that the budget of tokens made the run go on …
 	spentAt    int                  // … output tokens then …
 	lastGain   int                  // … and what the time before had brought
@@ -102,6 +103,9 @@ func (r *run) open(goOn bool) error {
 			Tools: r.cfg.Tools.Names(), Permission: r.mode(), Resumed: len(r.history.Messages) > 0,
 			PID: os.Getpid(), Host: host,
 		})
+	}
+	if r.cfg.Name != "" && !r.started && r.cfg.Name != r.history.Name {
+		first = append(first, &session.Name{Name: r.cfg.Name})
 	}
 	first = append(first, &session.RunStart{Continue: goOn})
 	for _, body := range first {
@@ -168,6 +172,11 @@ func (r *run) act(step loop.Step) loop.Outcome {
 	if r.ctx.Err() != nil {
 		return r.aborted()
 	}
+	if step.Do == loop.Sample || step.Do == loop.Reduce {
+		if b := r.spentUp(); b != loop.NoBudget {
+			return loop.Outcome{Kind: loop.BudgetReached, Budget: b}
+		}
+	}
 	switch step.Do {
 	case loop.Measure:
 		return r.measure(step)
@@ -206,7 +215,8 @@ func (r *run) enter(do loop.Action) (leave func()) {
 func (r *run) joinQueued() bool {
 	queued := r.takeQueued()
 	for _, text := range queued {
-		r.emit(&session.Prompt{Text: text})
+		r.emit(&session.Prompt{Text: text, State: session.PromptStarted})
+		r.taken = append(r.taken, text)
 		r.say(message.NewText(r.history.NextID(), text))
 	}
 	return len(queued) > 0

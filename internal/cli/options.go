@@ -30,6 +30,7 @@ type options struct {
 	dirs      []string
 	goOn      bool
 	resume    string
+	wanted    wanted
 	noJournal bool
 	partial   bool // --include-partial-messages
 	errorJSON bool // seen by tellError
@@ -54,7 +55,8 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.denied, "disallowedTools", nil, "rules of what may never run")
 	f.StringArrayVar(&o.dirs, "add-dir", nil, "another folder that the file tools may use")
 	f.BoolVarP(&o.goOn, "continue", "c", false, "go on with the last session of this folder")
-	f.StringVarP(&o.resume, "resume", "r", "", "go on with the session of this ID")
+	f.StringVarP(&o.resume, "resume", "r", "", "go on with the session of this ID or name")
+	o.wanted.register(f)
 	f.BoolVar(&o.noJournal, "no-session-persistence", false, "keep no session on disk")
 	f.BoolVar(&o.errorJSON, errorJSONFlag, false, "say on one JSON line on stderr, too, why it did not succeed")
 	f.BoolVar(&o.verbose, "verbose", false, "show each decision on stderr")
@@ -82,6 +84,9 @@ func (o *options) check(w *world) error {
 	}
 	if o.goOn && o.resume != "" {
 		return usage(errors.New("--continue and --resume exclude each other"))
+	}
+	if err := o.wanted.check(o); err != nil {
+		return usage(err)
 	}
 	if err := o.patience.check(); err != nil {
 		return usage(err)

@@ -16,6 +16,8 @@ type patience struct {
 	unattended   bool
 	maxUSD       float64
 	maxTime      time.Duration
+	lostUSD      float64
+	lostTime     time.Duration
 	idle         time.Duration
 	tokens       int
 	fast         bool
@@ -31,16 +33,18 @@ func (p *patience) register(f *pflag.FlagSet) {
 	f.Float64Var(&p.maxUSD, "max-budget-usd", 0, "end when so many US dollars are spent, failed tries included (an estimate)")
 	f.IntVar(&p.tokens, "token-budget", 0, "go on until about so many output tokens are used, as long as it brings something")
 	f.DurationVar(&p.maxTime, "max-time", 0, "end after so long, waits included, such as 30m")
+	f.Float64Var(&p.lostUSD, "max-recovery-usd", 0, "end when failed tries have cost so many US dollars (an estimate)")
+	f.DurationVar(&p.lostTime, "max-recovery-time", 0, "end when failed tries and waits have taken so long")
 	f.DurationVar(&p.idle, "stream-idle-timeout", 0, "how long a stream may be silent before it counts as broken (default 5m)")
 	f.BoolVar(&p.fast, "fast", false, "ask for the faster variant of the model, as far as it has room")
 }
 
 func (p *patience) check() error {
 	switch {
-	case p.waitForLimit < 0 || p.maxTime < 0 || p.idle < 0:
+	case p.waitForLimit < 0 || p.maxTime < 0 || p.idle < 0 || p.lostTime < 0:
 		return errors.New("a time must be positive, such as 30m or 6h")
-	case p.maxUSD < 0:
-		return fmt.Errorf("--max-budget-usd %v: a positive number is needed", p.maxUSD)
+	case p.maxUSD < 0 || p.lostUSD < 0:
+		return fmt.Errorf("a budget of %v US dollars: a positive number is needed", min(p.maxUSD, p.lostUSD))
 	}
 	return nil
 }

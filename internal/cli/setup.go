@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -153,6 +151,7 @@ func (s *setup) retries(w *world, o *options) error {
 	o.patience.apply(&p, !o.print)
 	s.config.Retry = &p
 	s.config.TokenBudget, s.config.Unstreamed = o.patience.tokens, w.env("CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK") == ""
+	s.config.Recovery = daruma.RecoveryBudget{USD: o.patience.lostUSD, Time: o.patience.lostTime}
 	s.config.MaxUSD, s.config.MaxTime, s.config.Fast = o.patience.maxUSD, o.patience.maxTime, o.patience.fast
 	return nil
 }
@@ -245,44 +244,6 @@ func (w *world) stateDir() string {
 	return ""
 }
 
-func (s *setup) journal(w *world, o *options) (err error) {
-	if o.noJournal {
-		s.config.Session = newID()
-		s.session = s.config.Session
-		return nil
-	}
-	store := session.Store{Dir: filepath.Join(w.stateDir(), "sessions"), Project: w.Dir}
-	id := o.resume
-	if o.goOn {
-		id, err = store.Latest()
-	}
-	if err == nil && id == "" {
-		s.config.Session = newID()
-		s.config.Journal, err = store.Create(s.config.Session)
-	} else if err == nil {
-		var damaged int
-		s.config.Journal, s.config.History, damaged, err = store.Open(id)
-		if damaged > 0 {
-			s.notes = append(s.notes, fmt.Sprintf("%d damaged lines of the session were skipped", damaged))
-		}
-		s.endEarlierLife()
-	}
-	switch {
-	case errors.Is(err, session.ErrNotFound):
-		return fail(exitInput, "start a new one without --continue and --resume", "%v", err)
-	case errors.Is(err, session.ErrLocked):
-		return fail(exitInput, "end the other one, or start a new session", "%v", err)
-	case err != nil:
-		return s.unwritable(w, err)
-	}
-	s.path = s.config.Journal.Path()
-	s.session = strings.TrimSuffix(filepath.Base(s.path), ".jsonl")
-	if s.config.History != nil && s.config.History.Session != "" {
-		s.session = s.config.History.Session
-	}
-	return nil
-}
-
 // endEarlierLife ends the commands that a process left behind which was killed:
 // whatever they still did would land in the middle of the new work.
 func (s *setup) endEarlierLife() {
@@ -308,13 +269,6 @@ func (s *setup) endEarlierLife() {
 func (s *setup) unwritable(w *world, err error) *exitError {
 	return fail(exitConfig, "make it writable, set XDG_STATE_HOME, or run with --no-session-persistence",
 		"%s cannot be used: %v", w.stateDir(), err)
-}
-
-func newID() string {
-	var b [16]byte
-	rand.Read(b[:])
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80 // a random UUID
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 // carried is what a compaction must not lose beside the user's words.

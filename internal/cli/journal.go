@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/daruma-agent/daruma/session"
+	"github.com/spf13/pflag"
+)
+
+// wanted says in which session a run is to work, beside --continue and --resume.
+type wanted struct {
+	id   string
+	name string
+	fork bool
+	wait time.Duration // for a session that another process holds
+}
+
+// someTime is how long --wait-for-session waits if it does not say.
+const someTime = "10m"
+
+func (o *wanted) register(f *pflag.FlagSet) {
+	f.StringVar(&o.id, "session-id", "", "give the new session this ID, a UUID that is not in use")
+	f.BoolVar(&o.fork, "fork-session", false, "with --continue or --resume: go on in a copy of the session")
+	f.StringVarP(&o.name, "name", "n", "", "name the session; --resume finds it by its name")
+	f.DurationVar(&o.wait, "wait-for-session", 0, "wait until no other process works on the session, at most so long (alone: "+someTime+")")
+	f.Lookup("wait-for-session").NoOptDefVal = someTime
+}
+
+var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+func (o *wanted) check(all *options) error {
+	o.id, o.name = strings.ToLower(o.id), strings.TrimSpace(o.name)
+	old := all.goOn || all.resume != ""
+	switch {
+	case o.id != "" && !uuid.MatchString(o.id):
+		return fmt.Errorf("--session-id %q: a UUID is needed, such as %s", o.id, newID())
+	case o.id != "" && old && !o.fork:
+		return errors.New("--session-id is for a new session: with --continue and --resume it needs --fork-session")
+	case o.fork && !old:
+		return errors.New("--fork-session needs --continue or --resume")
+	case o.fork && all.noJournal, o.name != "" && all.noJournal, o.wait != 0 && all.noJournal:
+		return errors.New("--fork-session, --name and --wait-for-session need a session on disk: not with --no-session-persistence")
+	case o.wait < 0:
+		return fmt.Errorf("--wait-for-session %s: a positive time is needed", o.wait)
+	case strings.ContainsFunc(o.name, func(r rune) bool { return r < ' ' }):
+		return fmt.Errorf("--name %q: a name is one line", o.name)
+	}
+	return nil
+}
+
+// journal opens the session in which the run works.
+func (s *setup) journal(w *world, o *options) error {
+	s.config.Name = o.wanted.name
+	if o.noJournal {
+		s.config.Session = cmp.Or(o.wanted.id, newID())
+		s.session = s.config.Session
+		return nil
+	}
+	store := session.Store{Dir: filepath.Join(w.stateDir(), "sessions"), Project: w.Dir}
+	path, err := "", error(nil)
+	switch {
+	case o.goOn:
+		path, err = store.Latest()
+	case o.resume != "":
+		path = o.resume
+	}
+	if err == nil && path != "" {
+		path, err = store.Find(path)
+	}
+	switch {
+	case err != nil:
+	case path == "":
+		s.config.Session = cmp.Or(o.wanted.id, newID())
+		s.config.Journal, err = store.Create(s.config.Session)
+	case o.wanted.fork:
+		err = s.fork(store, path, o)
+	default:
+		err = s.reopen(w, store, idOf(path), o.wanted.wait)
+	}
+	if err != nil {
+		return s.unopened(w, err)
+	}
+	s.path = s.config.Journal.Path()
+	s.session = idOf(s.path)
+	if s.config.History != nil && s.config.History.Session != "" {
+		s.session = s.config.History.Session
+	}
+	return nil
+}
+
+// unopened says what to do about a session that cannot be had.
+func (s *setup) unopened(w *world, err error) error {
+	switch {
+	case errors.Is(err, session.ErrNotFound):
+		return fail(exitInput, "start a new one without --continue and --resume", "%v", err)
+	case errors.Is(err, session.ErrLocked):
+		return fail(exitInput, "wait for it with --wait-for-session, go on in a copy with --fork-session, or start a new session", "%v", err)
+	case errors.Is(err, session.ErrExists):
+		return fail(exitInput, "go on with it with --resume, or choose another --session-id", "%v", err)
+	}
+	return s.unwritable(w, err)
+}
+
+// reopen takes the session for this process. It waits for another one only if
+// that was asked for.
+func (s *setup) reopen(w *world, store session.Store, id string, wait time.Duration) error {
+	told, until := false, time.Now().Add(wait)
+	for {
+		j, h, damaged, err := store.Open(id)
+		if errors.Is(err, session.ErrLocked) && time.Now().Before(until) {
+			if !told {
+				fmt.Fprintf(w.Stderr, "waiting up to %s: %v\n", wait, err)
+				told = true
+			}
+			time.Sleep(min(200*time.Millisecond, time.Until(until)))
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s.config.Journal, s.config.History = j, h
+		if damaged > 0 {
+			s.notes = append(s.notes, fmt.Sprintf("%d damaged lines of the session were skipped", damaged))
+		}
+		s.endEarlierLife()
+		return nil
+	}
+}
+
+// fork goes on in a copy. What still runs for the parent is left alone: it is
+// the parent's.
+func (s *setup) fork(store session.Store, path string, o *options) (err error) {
+	s.config.Journal, s.config.History, err = store.Fork(path, session.Fork{
+		ID: cmp.Or(o.wanted.id, newID()), Start: s.forkStart(idOf(path), store.Project),
+	})
+	if err == nil {
+		s.notes = append(s.notes, fmt.Sprintf("this is a copy of the session %s, which stays as it is", idOf(path)))
+	}
+	return err
+}
+
+// forkStart is the first event of a copy.
+func (s *setup) forkStart(parent, dir string) *session.Start {
+	host, _ := os.Hostname()
+	start := &session.Start{Build: Version(), Dir: dir, Parent: parent, Resumed: true, PID: os.Getpid(), Host: host}
+	if len(s.config.Models) > 0 {
+		start.Model = s.config.Models[0]
+	}
+	return start
+}
+
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80 // a random UUID
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,6 +1,7 @@
 package daruma_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"flag"
 	"fmt"
@@ -103,12 +104,25 @@ func (s *story) configure(t *testing.T, text string) {
 			p := retry.Default()
 			fmt.Sscan(value, &p.Retries)
 			s.config.Retry = &p
+		case "file": // NAME LINES: one that is too long for a story
+			var name string
+			var lines int
+			fmt.Sscan(value, &name, &lines)
+			s.files = append(s.files, txtar.File{Name: name, Data: fileOf(lines)})
 		case "mode":
 			s.config.Permission = &permission.Policy{Mode: permission.Mode(value), Root: s.root}
 		default:
 			t.Fatalf("config: unknown key %q", key)
 		}
 	}
+}
+
+func fileOf(lines int) []byte {
+	var b bytes.Buffer
+	for i := range lines {
+		fmt.Fprintf(&b, "entry %d: the quick brown fox jumps over the lazy dog\n", i)
+	}
+	return b.Bytes()
 }
 
 func (s *story) play(t *testing.T) {

@@ -172,6 +172,10 @@ func (r *run) summary(plan compact.Plan, window int) (string, error) {
 	if f, ok := r.scale.factor[base.Model]; ok {
 		limit = int(float64(limit) / f)
 	}
+	if e := r.failure; e != nil && (e.Kind == failure.ContextOverflow || e.Kind == failure.RequestTooLarge) {
+		// As long as this was refused, whatever the window is said to be.
+		limit = min(limit, message.Estimate(r.history.Messages)*9/10)
+	}
 	old, _ := message.View(plan.Old, message.Rules{Model: base.Model, AssistantLast: true})
 	ask := compact.Request(old, limit, "summary")
 	for try := 0; ; try++ {

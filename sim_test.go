@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -29,7 +30,7 @@ var (
 // laws. A seed that fails is run again with -seed N.
 func TestSimulation(t *testing.T) {
 	if *simSeed != 0 {
-		simulate(t, *simSeed)
+		simulateSeed(t, *simSeed)
 		return
 	}
 	n := *simSeeds
@@ -44,12 +45,31 @@ func TestSimulation(t *testing.T) {
 	for share := range shares {
 		t.Run(fmt.Sprintf("share%d", share), func(t *testing.T) {
 			t.Parallel()
-			for seed := 1 + share; seed <= uint64(n); seed += shares {
-				if ok := t.Run(fmt.Sprint(seed), func(t *testing.T) { simulate(t, seed) }); !ok {
-					t.Fatalf("run it alone: go test -run TestSimulation -seed %d .", seed)
-				}
+			for seed := 1 + share; seed <= uint64(n) && !t.Failed(); seed += shares {
+				simulateSeed(t, seed)
 			}
 		})
+	}
+}
+
+// simulateSeed runs one seed. When it fails, the shortest script that still
+// fails is shown, ready to be kept as a story.
+func simulateSeed(t *testing.T, seed uint64) {
+	fails := func(s schedule) bool { return !t.Run(fmt.Sprint(seed), func(t *testing.T) { simulate(t, s) }) }
+	if s := scheduleOf(seed); fails(s) {
+		t.Errorf("run it alone: go test -run TestSimulation -seed %d .\n%s", seed, shrink(s, fails).story())
+	}
+}
+
+// TestShrink holds that what is left of a schedule that fails is what makes it
+// fail.
+func TestShrink(t *testing.T) {
+	s := schedule{window: 3000, steps: []string{"a", "b", "c", "d", "e"}, interruptAt: 3, submitAt: 4}
+	got := shrink(s, func(s schedule) bool {
+		return slices.Contains(s.steps, "b") && slices.Contains(s.steps, "e") && s.submitAt > 0
+	})
+	if !slices.Equal(got.steps, []string{"b", "e"}) || got.window != 0 || got.interruptAt != 0 || got.submitAt != 4 {
+		t.Errorf("shrunk to %+v", got)
 	}
 }
 
@@ -71,21 +91,95 @@ var simFaults = []string{
 	"reply\n    stop end_turn", "reply\n    call-raw Read \"{broken\"",
 }
 
-// schedule writes a script from chance.
-func schedule(r *rand.Rand) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d\n", r.IntN(1000)+1)
+// schedule is one random run as data, so that it can be made shorter.
+type schedule struct {
+	seed        uint64
+	window      int
+	steps       []string
+	interruptAt int  // the event at which the run is interrupted; 0: never
+	submitAt    int  // the event at which another prompt is submitted; 0: never …
+	now         bool // … and whether it wants to wait
+}
+
+func scheduleOf(seed uint64) schedule {
+	r := rand.New(rand.NewPCG(seed, 7))
+	s := schedule{seed: seed}
 	if r.IntN(3) == 0 {
-		fmt.Fprintf(&b, "window %d\n", 2500+r.IntN(2500))
+		s.window = 2500 + r.IntN(2500)
 	}
 	for i := range r.IntN(7) {
-		fmt.Fprintf(&b, "step s%d times %d\n", i, 1+r.IntN(2))
+		step := fmt.Sprintf("step s%d times %d\n", i, 1+r.IntN(2))
 		if r.IntN(2) == 0 {
-			fmt.Fprintf(&b, "  when n %d..\n", 1+r.IntN(6))
+			step += fmt.Sprintf("  when n %d..\n", 1+r.IntN(6))
 		}
-		fmt.Fprintf(&b, "  %s\n", simFaults[r.IntN(len(simFaults))])
+		s.steps = append(s.steps, step+"  "+simFaults[r.IntN(len(simFaults))]+"\n")
 	}
-	return b.String() + `
+	if r.IntN(4) == 0 {
+		s.interruptAt = 1 + r.IntN(40)
+	}
+	if s.now = r.IntN(2) == 0; r.IntN(4) == 0 {
+		s.submitAt = 1 + r.IntN(40)
+	}
+	return s
+}
+
+// script is the schedule in the language of faults.
+func (s schedule) script() string {
+	text := fmt.Sprintf("seed %d\n", s.seed%1000+1)
+	if s.window > 0 {
+		text += fmt.Sprintf("window %d\n", s.window)
+	}
+	return text + strings.Join(s.steps, "") + simModel
+}
+
+// story is the schedule as a file for testdata/stories, as far as a story can
+// tell it.
+func (s schedule) story() string {
+	note := fmt.Sprintf("Found by chance, seed %d.", s.seed)
+	if s.interruptAt+s.submitAt > 0 {
+		note += fmt.Sprintf(" Interrupted at event %d, a prompt at event %d (at once: %v).", s.interruptAt, s.submitAt, s.now)
+	}
+	return note + "\n-- prompt --\nDo the task.\n-- config --\nfallback claude-b\nfallback claude-c\n" +
+		"file a 1\nfile b 1\nfile big 170\n-- script --\n" + s.script()
+}
+
+// shorter yields the schedule with one part less, in every way there is.
+func (s schedule) shorter(yield func(schedule) bool) {
+	for i := range s.steps {
+		less := s
+		less.steps = slices.Delete(slices.Clone(s.steps), i, i+1)
+		if !yield(less) {
+			return
+		}
+	}
+	less := s
+	less.window = 0
+	if s.window > 0 && !yield(less) {
+		return
+	}
+	less = s
+	less.interruptAt = 0
+	if s.interruptAt > 0 && !yield(less) {
+		return
+	}
+	less = s
+	less.submitAt = 0
+	if s.submitAt > 0 {
+		yield(less)
+	}
+}
+
+// shrink drops from a schedule that fails whatever it can and still fail.
+func shrink(s schedule, fails func(schedule) bool) schedule {
+	for less := range s.shorter {
+		if fails(less) {
+			return shrink(less, fails)
+		}
+	}
+	return s
+}
+
+const simModel = `
 model
   rule look
     when not called Read
@@ -104,7 +198,6 @@ model
     when called Write
     say "All done." fill=200
 `
-}
 
 // simTool answers at once, and tells when it ran on what is no JSON.
 type simTool struct {
@@ -129,31 +222,17 @@ func (s *simTool) Run(_ context.Context, c tool.Call) tool.Result {
 	return tool.Text("ok")
 }
 
-func simulate(t *testing.T, seed uint64) {
-	r := rand.New(rand.NewPCG(seed, 7))
-	text := schedule(r)
-	interruptAt := 0
-	if r.IntN(4) == 0 {
-		interruptAt = 1 + r.IntN(40)
-	}
-	submitAt, now := 0, r.IntN(2) == 0
-	if r.IntN(4) == 0 {
-		submitAt = 1 + r.IntN(40)
-	}
-	defer func() {
-		if t.Failed() {
-			t.Logf("seed %d, interrupt at %d, submit at %d:\n%s", seed, interruptAt, submitAt, text)
-		}
-	}()
+func simulate(t *testing.T, s schedule) {
+	text := s.script()
 	synctest.Test(t, func(t *testing.T) {
 		agent, finish := simulated(t, text, func(cfg *daruma.Config) {
-			cfg.Models, cfg.Rand = []string{"claude-a", "claude-b", "claude-c"}, r.Float64
+			cfg.Models, cfg.Rand = []string{"claude-a", "claude-b", "claude-c"}, rand.New(rand.NewPCG(s.seed, 8)).Float64
 		})
 		began := time.Now()
-		events := collect(t, agent, "Do the task.", interruptAt, submitAt, now)
+		events := collect(t, agent, "Do the task.", s.interruptAt, s.submitAt, s.now)
 		end := events[len(events)-1].Body.(*session.End)
 		if end.Reason == loop.AbortedStreaming || end.Reason == loop.AbortedTools {
-			if interruptAt == 0 {
+			if s.interruptAt == 0 {
 				t.Errorf("aborted without an interrupt")
 			}
 			more := collect(t, agent, "Go on.", 0, 0, false)

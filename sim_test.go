@@ -89,6 +89,11 @@ var simFaults = []string{
 	"noise pings 3", "noise unknown-events", "noise comments", "line-ends crlf", "chunk 7", "event-lines off",
 	"usage input=1 output=1", "status 200 empty", "status 200 html \"<html>sign in</html>\"",
 	"reply\n    stop end_turn", "reply\n    call-raw Read \"{broken\"",
+	"status 400 invalid_request_error \"prompt is too long: 203000 tokens > 200000 maximum\"", "status 413 request_too_large \"Request exceeds the maximum size\"",
+	"status 400 invalid_request_error \"input length and `max_tokens` exceed context limit: 195000 + 8000 > 200000, decrease input length\"",
+	"status 400 invalid_request_error \"messages.1.content.0: Invalid `signature` in `thinking` block\"",
+	"status 404 not_found_error \"model: it is gone\"", "status 401", "stop refusal", "reply\n    think \"Only a thought.\"\n    stop end_turn",
+	"mangle newline content_block_delta", "pieces 1", "delay events 2s", "error end overloaded_error \"Late\"",
 }
 
 // schedule is one random run as data, so that it can be made shorter.
@@ -298,10 +303,17 @@ func planned(text string) int {
 // endsWell says whether a run with these faults may end so: one that nothing
 // repeated can heal may end in its own reason.
 func endsWell(end *session.End, text string) bool {
+	has := func(fault string) bool { return strings.Contains(text, fault) }
 	switch end.Reason {
 	case loop.Completed:
 		return true
+	case loop.Refusal:
+		return has("stop refusal")
 	case loop.APIError:
+		// What no repetition cures, and each cure of which is used once.
+		if has("status 401") || strings.Count(text, "signature") >= 2 || has("signature") && has("times 2") || has("status 404") {
+			return true
+		}
 		// Sign-in pages and empty bodies are final by design, two stalls are one
 		// too many, and so are three breaks behind finished thinking.
 		return planned(text) >= 10 || strings.Count(text, "cut ")+strings.Count(text, "drop") >= 2 || strings.Contains(text, "status 200") || strings.Contains(text, "stall") || strings.Contains(text, "pings event")
@@ -310,9 +322,9 @@ func endsWell(end *session.End, text string) bool {
 	case loop.MalformedExhausted:
 		return strings.Contains(text, "call-raw")
 	case loop.ModelError:
-		return strings.Contains(text, "reply\n    stop end_turn")
+		return has("reply\n    stop end_turn") || has("reply\n    think")
 	case loop.PromptTooLong, loop.BlockingLimit, loop.RapidRefillBreaker:
-		return strings.Contains(text, "window")
+		return has("window") || has("too long") || has("status 413") || has("context limit")
 	}
 	return false
 }

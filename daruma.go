@@ -172,9 +172,6 @@ func New(cfg Config) (*Agent, error) {
 // limits adapts the recovery table to what the models and the user allow.
 func limits(cfg Config) map[loop.Transition]int {
 	limits := map[loop.Transition]int{loop.Fallback: len(cfg.Models) - 1}
-	if cfg.MaxTokens > 0 || !model.Lookup(cfg.Models[0]).Raise {
-		limits[loop.Escalate] = 0 // the user chose the room, or it cannot grow
-	}
 	for name, n := range cfg.Limits {
 		limits[name] = n
 	}

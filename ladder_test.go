@@ -197,6 +197,13 @@ func TestClampLasts(t *testing.T) {
 	p.must(t, loop.Completed)
 	same(t, "rooms", asked(p, model.Main, roomOf), 8000, 4000, 4000, 8000)
 
+	// A cut answer is not asked for again with the same room: it goes on.
+	l = lab{script: "step short\n  when max-tokens 4000\n  truncate 30 tokens\nstep sum\n  status 400 invalid_request_error \"" + sum + "\"\n" +
+		"model\n  rule all\n    say \"A long answer.\" fill=100\n  rule rest\n    when continuation\n    go-on\n"}
+	p = l.play(t)
+	p.must(t, loop.Completed)
+	same(t, "ways", p.ways(), "clamp", "max_output_tokens_recovery")
+
 	// Where no clamp fits, the history is what is too long.
 	l = summarised("", goodSummary)
 	l.script = strings.Replace(l.script, "prompt is too long: 203000 tokens > 200000 maximum",

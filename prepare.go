@@ -64,7 +64,7 @@ func loopWithoutThinking(msgs []*message.Message) bool {
 // and more after a cut; never more than the provider said would fit.
 func (r *run) room(info model.Info, draft loop.Draft) int {
 	room := info.Default
-	if draft.Raise {
+	if draft.Raise && info.Raise {
 		room = info.Escalated()
 	}
 	if r.cfg.MaxTokens > 0 {
@@ -84,6 +84,13 @@ const (
 	manyImages  = 20
 	manyPixels  = 2000
 )
+
+// full reports whether a raise would bring no more room than t had.
+func (r *run) full(t *attempt) bool {
+	draft := r.core.Draft(r.state)
+	draft.Raise = true
+	return r.room(model.Lookup(t.request.Model), draft) <= t.request.MaxTokens
+}
 
 func (r *run) rules(info model.Info) message.Rules {
 	return message.Rules{

@@ -25,7 +25,9 @@ func (r *run) sample() loop.Outcome {
 	if t.aborted {
 		return r.aborted()
 	}
-	return t.outcome(keepText)
+	o := t.outcome(keepText)
+	o.Full = o.Kind == loop.Truncated && r.full(t)
+	return o
 }
 
 // request sends what build makes until an answer is whole or layer 1 gives it

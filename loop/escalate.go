@@ -11,7 +11,7 @@ var escalate = &Recovery{
 		Action: "take the answer back and ask again with more output room",
 		End:    "cut again: the answer is continued",
 	},
-	Answers: func(_ State, o Outcome) bool { return o.Kind == Truncated },
+	Answers: func(_ State, o Outcome) bool { return o.Kind == Truncated && !o.Full },
 	Limit:   1,
 	Scope:   PerTurn,
 	Step:    Step{Do: Sample, Discard: true},

@@ -99,6 +99,7 @@ type Outcome struct {
 	Kind    OutcomeKind
 	Fit     Fit          // of Measured
 	Cut     Cut          // of Truncated, Broken and Paused
+	Full    bool         // of Truncated: there is no more output room to give
 	Failure failure.Kind // of Failed and Overloaded
 	Cause   Cause        // of Aborted
 	Budget  Budget       // of BudgetReached

@@ -28,7 +28,9 @@ func outcomes(phase Action, kinds []failure.Kind) []Outcome {
 				out = append(out, Outcome{Kind: kind, Fit: fit})
 			}
 		case Truncated:
-			out = append(out, Outcome{Kind: kind, Cut: CutText}, Outcome{Kind: kind, Cut: CutCall})
+			for _, full := range []bool{false, true} {
+				out = append(out, Outcome{Kind: kind, Cut: CutText, Full: full}, Outcome{Kind: kind, Cut: CutCall, Full: full})
+			}
 		case Paused:
 			out = append(out, Outcome{Kind: kind}, Outcome{Kind: kind, Cut: CutText})
 		case Broken:

@@ -84,7 +84,7 @@ func (s Store) Open(id string) (*Journal, *History, int, error) {
 	}
 	j, err := openJournal(path)
 	if errors.Is(err, ErrLocked) {
-		return nil, nil, 0, fmt.Errorf("%w%s", err, owner(path))
+		return nil, nil, 0, fmt.Errorf("%w%s", ErrLocked, owner(path))
 	}
 	if err != nil {
 		return nil, nil, 0, err

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/daruma-agent/daruma/permission"
+	"github.com/daruma-agent/daruma/session"
 	"github.com/spf13/cobra"
 )
 
@@ -38,8 +40,8 @@ func completeSessions(w *world) cobra.CompletionFunc {
 		var out []cobra.Completion
 		for _, s := range list[:min(len(list), 20)] {
 			about := clock(s.Modified)
-			if p, err := readPast(s.Path); err == nil {
-				about += fmt.Sprintf(" %s: %s", p.state(), clip(p.prompt(), 50))
+			if o, err := session.Look(s.Path); err == nil {
+				about += fmt.Sprintf(" %s: %s", state(o.History, session.InUse(s.Path)), clip(cmp.Or(o.History.Name, o.Prompt), 50))
 			}
 			out = append(out, cobra.CompletionWithDesc(s.ID, about))
 		}

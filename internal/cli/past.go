@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/daruma-agent/daruma/failure"
-	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/session"
 )
 
@@ -103,30 +102,18 @@ func (p *past) lastRun() []session.Event {
 }
 
 // state says in one word how the session stands.
-func (p *past) state() string {
+func state(h *session.History, inUse bool) string {
 	switch {
-	case p.inUse && p.history.Running:
+	case inUse && h.Running:
 		return "running"
-	case p.inUse:
+	case inUse:
 		return "open"
-	case p.history.Running:
+	case h.Running:
 		return "crashed"
-	case p.history.End == nil:
+	case h.End == nil:
 		return "empty"
 	}
-	return string(p.history.End.Reason)
-}
-
-// prompt is what a person asked first.
-func (p *past) prompt() string {
-	for _, e := range p.events {
-		if b, ok := e.Body.(*session.Message); ok && b.Message != nil {
-			if m := b.Message; m.Role == message.User && !m.Synthetic && m.PlainText() != "" {
-				return m.PlainText()
-			}
-		}
-	}
-	return ""
+	return string(h.End.Reason)
 }
 
 // clock is a time of day, with the date where it is another day than today.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/daruma-agent/daruma/session"
 	"github.com/spf13/cobra"
 )
 
@@ -23,6 +24,8 @@ func sessionCommand(w *world) *cobra.Command {
 // listed is a session in the list.
 type listed struct {
 	ID       string    `json:"session_id"`
+	Name     string    `json:"name,omitzero"`
+	Parent   string    `json:"parent_session_id,omitzero"` // that it was forked from
 	Path     string    `json:"path"`
 	State    string    `json:"state"` // how its last run ended; running, open, crashed or empty
 	Runs     int       `json:"runs"`
@@ -54,11 +57,13 @@ func sessionList(w *world) *cobra.Command {
 			}
 			list := []listed{}
 			for _, s := range summaries {
-				p, err := readPast(s.Path)
+				o, err := session.Look(s.Path)
 				if err != nil {
 					continue // gone since, or not for us
 				}
-				list = append(list, listed{s.ID, s.Path, p.state(), p.history.Runs, s.Modified.UTC(), s.Size, p.prompt()})
+				list = append(list, listed{
+					s.ID, o.History.Name, o.History.Parent, s.Path, state(o.History, session.InUse(s.Path)), o.History.Runs, s.Modified.UTC(), s.Size, o.Prompt,
+				})
 			}
 			if asJSON {
 				return printJSON(w.discreet(), list)
@@ -71,6 +76,14 @@ func sessionList(w *world) *cobra.Command {
 	return cmd
 }
 
+// about is the name of the session and what was asked in it first.
+func (s listed) about() string {
+	if s.Name == "" {
+		return clip(s.Prompt, 60)
+	}
+	return "[" + s.Name + "] " + clip(s.Prompt, 60)
+}
+
 func printList(out io.Writer, list []listed, older int) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(out, `There is no session of this folder yet. Begin one: daruma -p "…"`)
@@ -78,7 +91,7 @@ func printList(out io.Writer, list []listed, older int) error {
 	}
 	var b strings.Builder
 	for _, s := range list {
-		fmt.Fprintf(&b, "%s  %-19s  %-17s  %-7s  %s\n", s.ID, s.Modified.Local().Format(time.DateTime), s.State, count(s.Runs, "run"), clip(s.Prompt, 60))
+		fmt.Fprintf(&b, "%s  %-19s  %-17s  %-7s  %s\n", s.ID, s.Modified.Local().Format(time.DateTime), s.State, count(s.Runs, "run"), s.about())
 	}
 	if older > 0 {
 		fmt.Fprintf(&b, "… and %d older: --limit 0 shows all\n", older)

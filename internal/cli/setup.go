@@ -15,7 +15,6 @@ import (
 	"github.com/daruma-agent/daruma/model/anthropic"
 	"github.com/daruma-agent/daruma/permission"
 	"github.com/daruma-agent/daruma/retry"
-	"github.com/daruma-agent/daruma/session"
 	"github.com/daruma-agent/daruma/tool"
 	"github.com/daruma-agent/daruma/tool/builtin"
 )

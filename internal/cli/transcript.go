@@ -21,6 +21,12 @@ func (p *past) transcript(out io.Writer, colour bool) error {
 	} else {
 		r.line(r.paint(dim, "session "+p.id))
 	}
+	if p.history.Name != "" {
+		r.line(r.paint(dim, "called "+p.history.Name))
+	}
+	if p.history.Parent != "" {
+		r.line(r.paint(dim, "a copy of the session "+p.history.Parent+", and what came after"))
+	}
 	if p.damaged > 0 {
 		r.line(r.paint(red, fmt.Sprintf("%s cannot be read: daruma session check %s", count(p.damaged, "line"), p.id)))
 	}

@@ -164,8 +164,8 @@ func TestWhyRunning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if y.State != runRunning || p.state() != "running" || !strings.HasPrefix(string(told(t, y)), "Still running: while m answered\n") {
-		t.Errorf("%s, %s: %s", y.State, p.state(), told(t, y))
+	if y.State != runRunning || state(p.history, p.inUse) != "running" || !strings.HasPrefix(string(told(t, y)), "Still running: while m answered\n") {
+		t.Errorf("%s, %s: %s", y.State, state(p.history, p.inUse), told(t, y))
 	}
 }
 

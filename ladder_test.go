@@ -93,6 +93,38 @@ func TestSummaryThatIsTooLong(t *testing.T) {
 	}
 }
 
+// TestSummaryByAnotherModel asks the next model of the chain for a summary that
+// the first one has no room to write; the run stays with the first (R92).
+func TestSummaryByAnotherModel(t *testing.T) {
+	for fault, tried := range map[string][]string{
+		"status 529": {"claude-a", "claude-a", "claude-a", "claude-b"},
+		"status 404 not_found_error \"model: claude-a\"": {"claude-a", "claude-b"},
+		"status 400 invalid_request_error \"no\"":        {"claude-a"},
+	} {
+		l := summarised("step s always\n  when purpose compact, model claude-a\n  "+fault+"\n", goodSummary)
+		l.config = chain("claude-a", "claude-b")
+		p := l.play(t)
+		p.must(t, loop.Completed)
+		same(t, fault, asked(p, model.Compact, modelOf), tried...)
+		same(t, fault, slices.Compact(asked(p, model.Main, modelOf)), "claude-a")
+	}
+	// The last of the chain is asked with the whole patience.
+	l := summarised("step s always\n  when purpose compact\n  status 529\n", goodSummary)
+	l.config = both(tries(5), chain("claude-a", "claude-b"))
+	p := l.play(t)
+	p.must(t, loop.Completed)
+	same(t, "overloaded", asked(p, model.Compact, modelOf), append(slices.Repeat([]string{"claude-a"}, 3), slices.Repeat([]string{"claude-b"}, 6)...)...)
+}
+
+// TestSummaryRoom lets the provider refuse the room of a summary beside its
+// input: the next try asks for less.
+func TestSummaryRoom(t *testing.T) {
+	p := summarised("step s always\n  when purpose compact, max-tokens > 10000\n  status 400 invalid_request_error "+
+		"\"input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length\"\n", goodSummary).play(t)
+	p.must(t, loop.Completed)
+	same(t, "rooms", asked(p, model.Compact, roomOf), 20000, 9000)
+}
+
 // TestSkeletonIsTheLastResort leads down the whole ladder, and shows the error
 // only when nothing is left.
 func TestSkeletonIsTheLastResort(t *testing.T) {

@@ -12,9 +12,11 @@ import (
 
 // build makes the next request from the state of this moment: the model, the
 // output room and the view can change between two tries.
-func (r *run) build(source model.Source) *model.Request {
+func (r *run) build(source model.Source) *model.Request { return r.buildFor(r.modelName(), source) }
+
+// buildFor is build for a model that may be another one than the run's.
+func (r *run) buildFor(name string, source model.Source) *model.Request {
 	draft := r.core.Draft(r.state)
-	name := r.cfg.Models[min(draft.Model, len(r.cfg.Models)-1)]
 	info := model.Lookup(name)
 	req := &model.Request{
 		Model: name, System: r.cfg.System, Tools: r.cfg.Tools.Specs(),

@@ -3,6 +3,7 @@ package daruma
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/daruma-agent/daruma/compact"
 	"github.com/daruma-agent/daruma/failure"
@@ -161,40 +162,57 @@ func (r *run) modelName() string {
 	return r.cfg.Models[min(draft.Model, len(r.cfg.Models)-1)]
 }
 
-// summary asks the model to summarise what plan leaves out. The request keeps
-// system prompt, tools and the beginning of the conversation, so that the
+// summary asks for a summary of what plan leaves out: the model of the run, or,
+// where that is overloaded or broken, the next of the chain whose window is not
+// smaller (R92).
+func (r *run) summary(plan compact.Plan, window int) (text string, err error) {
+	used, _ := r.core.Used(r.state, loop.Fallback)
+	able := slices.DeleteFunc(slices.Clone(r.cfg.Models[used:]), func(name string) bool {
+		return name != r.modelName() && r.scale.window(name, r.cfg.Window) < window
+	})
+	for i, name := range able {
+		r.spare = i+1 < len(able)
+		var t *attempt
+		if text, t, err = r.summaryBy(name, plan, window); t == nil || !t.handover {
+			break
+		}
+		if r.spare {
+			r.notice(session.Warning, "%s could not write the summary, %s is asked: %s", name, able[i+1], t.failure.Kind)
+		}
+	}
+	r.spare = false
+	return text, err
+}
+
+// summaryBy asks one model, and returns the attempt that failed. The request
+// keeps system prompt, tools and the beginning of the conversation, so that the
 // provider's cache serves it; when it is too long itself, the oldest rounds go.
-func (r *run) summary(plan compact.Plan, window int) (string, error) {
-	base := r.build(model.Compact)
+func (r *run) summaryBy(name string, plan compact.Plan, window int) (string, *attempt, error) {
+	base := r.buildFor(name, model.Compact)
 	base.Thinking = model.Thinking{}
-	base.MaxTokens = min(summaryRoom, model.Lookup(base.Model).MaxOutput, max(window/keepShare, 1000))
-	limit := window - base.MaxTokens - r.scale.overhead(base)
-	if f, ok := r.scale.factor[base.Model]; ok {
-		limit = int(float64(limit) / f)
-	}
-	if e := r.failure; e != nil && (e.Kind == failure.ContextOverflow || e.Kind == failure.RequestTooLarge) {
-		// As long as this was refused, whatever the window is said to be.
-		limit = min(limit, message.Estimate(r.history.Messages)*9/10)
-	}
-	old, _ := message.View(plan.Old, message.Rules{Model: base.Model, AssistantLast: true})
-	ask := compact.Request(old, limit, "summary")
+	base.MaxTokens = min(summaryRoom, model.Lookup(name).MaxOutput, max(window/keepShare, 1000))
+	ask := compact.Request(r.summarised(base, plan, window))
 	for try := 0; ; try++ {
-		msgs, _ := message.View(ask, r.rules(model.Lookup(base.Model)))
+		msgs, _ := message.View(ask, r.rules(model.Lookup(name)))
 		t := r.request(func() *model.Request {
 			req := *base
 			req.Messages = msgs
+			if r.clamp > 0 {
+				req.MaxTokens = min(req.MaxTokens, r.clamp)
+			}
 			return &req
 		}, false)
 		if t == nil {
-			return "", r.ctx.Err()
+			return "", nil, r.ctx.Err()
 		}
 		if t.failure == nil {
-			return r.judgeSummary(t, plan)
+			text, err := r.judgeSummary(t, plan)
+			return text, nil, err
 		}
 		r.retract(t, string(t.failure.Kind))
 		k := t.failure.Kind
 		if t.aborted || try == summaryTries || k != failure.ContextOverflow && k != failure.RequestTooLarge {
-			return "", fmt.Errorf("no summary: %w", t.failure)
+			return "", t, fmt.Errorf("no summary: %w", t.failure)
 		}
 		over := 0
 		if n := t.failure.Numbers; n.InputTokens > n.Limit && n.Limit > 0 {
@@ -202,6 +220,21 @@ func (r *run) summary(plan compact.Plan, window int) (string, error) {
 		}
 		ask = compact.Shrink(ask, over)
 	}
+}
+
+// summarised is what base is to summarise, within which limit, and the name of
+// the message that asks for it.
+func (r *run) summarised(base *model.Request, plan compact.Plan, window int) (old []*message.Message, limit int, id string) {
+	limit = window - base.MaxTokens - r.scale.overhead(base)
+	if f, ok := r.scale.factor[base.Model]; ok {
+		limit = int(float64(limit) / f)
+	}
+	if e := r.failure; e != nil && (e.Kind == failure.ContextOverflow || e.Kind == failure.RequestTooLarge) {
+		// As long as this was refused, whatever the window is said to be.
+		limit = min(limit, message.Estimate(r.history.Messages)*9/10)
+	}
+	old, _ = message.View(plan.Old, message.Rules{Model: base.Model, AssistantLast: true})
+	return old, limit, "summary"
 }
 
 func (r *run) judgeSummary(t *attempt, plan compact.Plan) (string, error) {

@@ -112,9 +112,20 @@ func (r *run) facts(t *attempt) retry.Facts {
 	return retry.Facts{
 		Failure: t.failure, Progress: t.answer.Progress(), Source: t.request.Source,
 		MaxTokens: t.request.MaxTokens, Budget: t.request.Thinking.Budget,
-		Fallback: r.models() > 0 && t.request.Source == model.Main, Refresh: r.cfg.Refresh != nil,
+		Fallback: r.another(t), Refresh: r.cfg.Refresh != nil,
 		Fast: t.request.Fast, FastOff: t.failure.FastOff,
 	}
+}
+
+// another reports whether another model could answer in the place of t's.
+func (r *run) another(t *attempt) bool {
+	switch t.request.Source {
+	case model.Main:
+		return r.models() > 0
+	case model.Compact:
+		return r.spare
+	}
+	return false
 }
 
 // WaitQuestion asks a person about a wait that is longer than anyone sits
@@ -138,7 +149,7 @@ const (
 // askAboutWait lets the person choose; without one, or in doubt, the run ends
 // with the time at which it is worth going on.
 func (r *run) askAboutWait(v retry.Verdict, t *attempt) retry.Verdict {
-	q := WaitQuestion{Failure: t.failure, Wait: v.Min, Fallback: r.models() > 0 && t.request.Source == model.Main}
+	q := WaitQuestion{Failure: t.failure, Wait: v.Min, Fallback: r.another(t)}
 	choice := StopHere
 	if r.cfg.AskWait != nil {
 		choice = r.cfg.AskWait(r.ctx, q)

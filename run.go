@@ -57,6 +57,7 @@ type run struct {
 	waited     time.Duration        // for layer 1, in all requests together
 	askedLimit bool                 // the wait at the gate was decided about
 	once       bool                 // the next request is the one try of a model that stands in
+	spare      bool                 // another model could write the summary
 	slow       bool                 // this request goes on at normal speed
 	compacted  int                  // turn of the last summary
 	refills    int                  // summaries in a row that did not last

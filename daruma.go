@@ -83,9 +83,9 @@ type Config struct {
 	// Unstreamed permits one try without streaming where streaming itself is what
 	// fails (R28).
 	Unstreamed bool
-	// Carry returns what must survive a compaction word for word beside the
-	// user's messages: open todos, files touched.
-	Carry func() []string
+	// Carry returns, within about budget tokens, what must survive a compaction
+	// word for word beside the user's messages: open todos, files touched.
+	Carry func(budget int) []string
 
 	Redact  failure.Redactor    // knows the secrets that must not leave
 	Observe func(session.Event) // sees every event before the consumer does

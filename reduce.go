@@ -57,13 +57,13 @@ func (r *run) rung(rung loop.Rung) ([]*message.Message, error) {
 		return nil, errors.New("there is nothing to leave out")
 	}
 	if rung == loop.Skeleton {
-		return compact.Skeleton(plan, r.history.NextID(), r.carried()), nil
+		return compact.Skeleton(plan, r.history.NextID(), r.carried(keep)), nil
 	}
 	text, err := r.summary(plan, window)
 	if err != nil {
 		return nil, err
 	}
-	return compact.WithSummary(plan, r.history.NextID(), text, r.carried()), nil
+	return compact.WithSummary(plan, r.history.NextID(), text, r.carried(keep)), nil
 }
 
 // offender picks the media that the provider's words point to; all of them
@@ -150,11 +150,11 @@ func (r *run) replace(step loop.Step, next []*message.Message, before, after int
 	r.clamp = 0 // it was the room beside a longer conversation
 }
 
-func (r *run) carried() []string {
+func (r *run) carried(budget int) []string {
 	if r.cfg.Carry == nil {
 		return nil
 	}
-	return r.cfg.Carry()
+	return r.cfg.Carry(budget)
 }
 
 func (r *run) modelName() string {

@@ -223,8 +223,9 @@ func (s *setup) tools(w *world, o *options) error {
 	if err != nil {
 		return fail(exitConfig, "please report this: it is a defect of daruma", "%v", err)
 	}
+	set.Spill = spill
 	s.config.Tools = set
-	s.config.Carry = func() []string { return carried(ws) }
+	s.config.Carry = func(budget int) []string { return carried(ws, w.Dir, budget) }
 	return nil
 }
 
@@ -268,25 +269,6 @@ func (s *setup) endEarlierLife() {
 func (s *setup) unwritable(w *world, err error) *exitError {
 	return fail(exitConfig, "make it writable, set XDG_STATE_HOME, or run with --no-session-persistence",
 		"%s cannot be used: %v", w.stateDir(), err)
-}
-
-// carried is what a compaction must not lose beside the user's words.
-func carried(ws *builtin.Workspace) []string {
-	var todos, files strings.Builder
-	for _, t := range ws.Todos() {
-		fmt.Fprintf(&todos, "- [%s] %s\n", t.Status, t.Content)
-	}
-	for _, f := range ws.Files() {
-		fmt.Fprintf(&files, "- %s\n", f.Path)
-	}
-	var out []string
-	if todos.Len() > 0 {
-		out = append(out, "Todo list:\n"+todos.String())
-	}
-	if files.Len() > 0 {
-		out = append(out, "Files read or changed, newest first:\n"+files.String())
-	}
-	return out
 }
 
 func readable(path string) bool { _, err := os.Stat(path); return err == nil }

@@ -126,6 +126,7 @@ type Agent struct {
 	current *run
 	queued  []string // submitted, not yet in the conversation
 	started bool     // the session's first event is out
+	warned  bool     // of prices that are not known
 }
 
 // Errors of a wrong call; a model's failure is never an error here but the

@@ -28,6 +28,9 @@ func (r *run) finish(step loop.Step) {
 	if aborted && r.base.Err() != nil && r.aborted().Cause == loop.ByUser {
 		r.say(message.NewSynthetic(r.history.NextID(), interruptNote))
 	}
+	if step.Reason == loop.AbortedTools && r.turn >= r.cfg.MaxTurns {
+		r.notice(session.Warning, "the limit of %d turns is reached as well", r.cfg.MaxTurns) // (R85)
+	}
 	if step.Reason == loop.Refusal {
 		r.leaveOut()
 	}

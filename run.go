@@ -12,6 +12,7 @@ import (
 	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/message"
+	"github.com/daruma-agent/daruma/model"
 	"github.com/daruma-agent/daruma/session"
 	"github.com/daruma-agent/daruma/tool"
 )
@@ -142,6 +143,7 @@ func (r *run) perform(prompt string) {
 	}
 	r.settleEarlierLife()
 	r.turn = 1
+	r.warnOfPrices()
 	for _, text := range slices.Clone(r.history.Queued) {
 		r.say(message.NewText(r.history.NextID(), text)) // typed in an earlier run, and never answered
 	}
@@ -154,6 +156,20 @@ func (r *run) perform(prompt string) {
 		state, step = r.decide(state, outcome)
 	}
 	r.finish(step)
+}
+
+// warnOfPrices says once that a budget of money cannot hold a model whose price
+// is not known.
+func (r *run) warnOfPrices() {
+	if r.warned || r.cfg.MaxUSD <= 0 && r.cfg.Recovery.USD <= 0 {
+		return
+	}
+	r.Agent.warned = true
+	for _, name := range r.cfg.Models {
+		if !model.Lookup(name).Priced {
+			r.notice(session.Warning, "the price of %s is not known: the budget of money does not count it; set a limit of time or turns", name)
+		}
+	}
 }
 
 // decide asks the core, and settles what the decision says about the answer

@@ -205,6 +205,32 @@ func TestMoney(t *testing.T) {
 	}
 }
 
+// TestMoneyWithoutPrices says once that a budget of money does not hold.
+func TestMoneyWithoutPrices(t *testing.T) {
+	p := lab{
+		prompts: []string{"One.", "Two."},
+		config:  func(c *daruma.Config) { c.Models, c.MaxUSD = []string{"somebody's-model", "claude-haiku-4-5"}, 1 },
+	}.play(t)
+	p.must(t, loop.Completed)
+	if n := of[*session.Notice](p); len(n) != 1 || !strings.Contains(n[0].Text, "somebody's-model") {
+		t.Errorf("notices: %+v", n)
+	}
+}
+
+// TestInterruptedAtTheLastTurn says both: that the run was interrupted, which is
+// its reason, and that it had no turn left (R85).
+func TestInterruptedAtTheLastTurn(t *testing.T) {
+	l := toReason[loop.AbortedTools]
+	for turns, told := range map[int]int{1: 1, 2: 0} {
+		l.config = func(c *daruma.Config) { c.MaxTurns = turns }
+		p := l.play(t)
+		p.must(t, loop.AbortedTools)
+		if n := len(of[*session.Notice](p)); n != told {
+			t.Errorf("%d notices with %d turns", n, turns)
+		}
+	}
+}
+
 func TestRefusedTurnLeaves(t *testing.T) {
 	p := lab{script: "step no\n  stop refusal\n", prompts: []string{"Something that is refused.", "Something else."}}.play(t)
 	p.must(t, loop.Completed)

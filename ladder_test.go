@@ -75,9 +75,13 @@ func TestSummaries(t *testing.T) {
 // TestSummaryThatIsTooLong refuses the request for a summary for its length: the
 // oldest rounds go, by the numbers of the error, until it fits (R45).
 func TestSummaryThatIsTooLong(t *testing.T) {
-	l := summarised("step refused times 2\n  when purpose compact\n"+
-		"  status 400 invalid_request_error \"prompt is too long: 201500 tokens > 200000 maximum\"\n", goodSummary)
-	p := l.play(t)
+	const refused = "  status 400 invalid_request_error \"prompt is too long: 210000 tokens > 200000 maximum\"\n"
+	var script strings.Builder
+	script.WriteString("step long\n  when purpose main, n 11..\n" + refused + "step longer times 2\n  when purpose compact\n" + refused + "model\n" + goodSummary)
+	for i := range 10 {
+		fmt.Fprintf(&script, "  rule r%d once\n    say \"I read on.\" fill=500\n    call Read file_path=\"x\"\n", i)
+	}
+	p := lab{script: script.String() + "  rule done\n    say \"I know enough.\"\n"}.play(t)
 	p.must(t, loop.Completed)
 	var sizes []int
 	for _, r := range p.report.Requests {
@@ -85,11 +89,22 @@ func TestSummaryThatIsTooLong(t *testing.T) {
 			sizes = append(sizes, r.Tokens)
 		}
 	}
-	if len(sizes) != 3 || sizes[0] <= sizes[1] || sizes[1] < sizes[2] {
-		t.Errorf("the requests for a summary had %v tokens", sizes)
+	if len(sizes) != 3 || sizes[0] <= sizes[1] || sizes[1] <= sizes[2] || sizes[2] < sizes[0]/2 {
+		t.Errorf("the requests for a summary had %v tokens: each should be smaller, by what the numbers say", sizes)
 	}
 	if got := of[*session.Compaction](p); len(got) != 1 || got[0].Rung != "summary" {
 		t.Errorf("the rung that helped: %+v", got)
+	}
+	// One round cannot be made smaller: what was refused is not sent again.
+	l := summarised("step longer always\n  when purpose compact\n"+refused, goodSummary)
+	p = l.play(t)
+	p.must(t, loop.Completed)
+	size := func(r *model.Request) int { return message.Estimate(r.Messages) }
+	sizes = asked(p, model.Compact, size)
+	for i := 1; i < len(sizes); i++ {
+		if sizes[i] >= sizes[i-1] {
+			t.Errorf("the requests for a summary had %v tokens", sizes)
+		}
 	}
 }
 

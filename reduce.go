@@ -3,6 +3,7 @@ package daruma
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/daruma-agent/daruma/compact"
@@ -192,9 +193,15 @@ func (r *run) summaryBy(name string, plan compact.Plan, window int) (string, *at
 	base.Thinking = model.Thinking{}
 	base.MaxTokens = min(summaryRoom, model.Lookup(name).MaxOutput, max(window/keepShare, 1000))
 	ask := compact.Request(r.summarised(base, plan, window))
-	for try := 0; ; try++ {
+	var t *attempt
+	for try, size := 0, math.MaxInt; ; try++ {
 		msgs, _ := message.View(ask, r.rules(model.Lookup(name)))
-		t := r.request(func() *model.Request {
+		if now := message.Estimate(msgs); now < size {
+			size = now
+		} else { // it is one round already
+			return "", t, fmt.Errorf("no summary: %w", t.failure)
+		}
+		t = r.request(func() *model.Request {
 			req := *base
 			req.Messages = msgs
 			if r.clamp > 0 {
@@ -214,12 +221,18 @@ func (r *run) summaryBy(name string, plan compact.Plan, window int) (string, *at
 		if t.aborted || try == summaryTries || k != failure.ContextOverflow && k != failure.RequestTooLarge {
 			return "", t, fmt.Errorf("no summary: %w", t.failure)
 		}
-		over := 0
-		if n := t.failure.Numbers; n.InputTokens > n.Limit && n.Limit > 0 {
-			over = n.InputTokens - n.Limit + base.MaxTokens
-		}
-		ask = compact.Shrink(ask, over)
+		ask = compact.Shrink(ask, tooMuch(ask, t.failure.Numbers))
 	}
+}
+
+// tooMuch is by how much ask was too long, in our own measure and with a little
+// room, as the share that the provider's numbers say (R45); 0: they do not say.
+func tooMuch(ask []*message.Message, n failure.Numbers) int {
+	if n.Limit <= 0 || n.InputTokens <= n.Limit {
+		return 0
+	}
+	total := message.Estimate(ask)
+	return total - int(float64(total)*float64(n.Limit)/float64(n.InputTokens)*0.98)
 }
 
 // summarised is what base is to summarise, within which limit, and the name of

@@ -53,12 +53,12 @@ const (
 	patientFor  = 3   // … after so many times
 )
 
-// spend goes on as long as the user's budget of output tokens is not used and
-// going on brings something.
+// spend goes on as long as the user's budget of output tokens is not used, going
+// on brings something, and there is a turn left for it.
 func (r *run) spend() loop.Outcome {
 	used := r.bill.total.Usage.Output
 	gain, before := used-r.spentAt, r.lastGain
-	if r.cfg.TokenBudget <= 0 || float64(used) >= budgetShare*float64(r.cfg.TokenBudget) ||
+	if r.cfg.TokenBudget <= 0 || r.turn >= r.cfg.MaxTurns || float64(used) >= budgetShare*float64(r.cfg.TokenBudget) ||
 		r.spends >= patientFor && gain < leastGain && before < leastGain {
 		return loop.Outcome{Kind: loop.HooksPassed}
 	}

@@ -231,6 +231,29 @@ func TestInterruptedAtTheLastTurn(t *testing.T) {
 	}
 }
 
+// TestTokenBudget goes on until nine tenths of the budget are used, or until
+// going on brings little, and never past the last turn (R54).
+func TestTokenBudget(t *testing.T) {
+	for name, c := range map[string]struct {
+		fill, budget, turns, requests int
+	}{
+		"used":       {fill: 1000, budget: 5000, requests: 5},
+		"little":     {fill: 100, budget: 50_000, requests: 4},
+		"no turns":   {fill: 1000, budget: 5000, turns: 2, requests: 2},
+		"no budget":  {fill: 1000, requests: 1},
+		"all at one": {fill: 4600, budget: 5000, requests: 1},
+	} {
+		p := lab{
+			script: fmt.Sprintf("model\n  rule all\n    say \"Work.\" fill=%d\n  rule on\n    when continuation\n    say \"More work.\" fill=%d\n", c.fill, c.fill),
+			config: func(cfg *daruma.Config) { cfg.TokenBudget, cfg.MaxTurns = c.budget, c.turns },
+		}.play(t)
+		p.must(t, loop.Completed)
+		if n := len(p.sent); n != c.requests {
+			t.Errorf("%s: %d requests, want %d", name, n, c.requests)
+		}
+	}
+}
+
 func TestRefusedTurnLeaves(t *testing.T) {
 	p := lab{script: "step no\n  stop refusal\n", prompts: []string{"Something that is refused.", "Something else."}}.play(t)
 	p.must(t, loop.Completed)
@@ -272,6 +295,31 @@ model
 	if writes != 1 {
 		t.Errorf("Write ran %d times", writes)
 	}
+}
+
+// TestWindowFullWithoutSummary keeps what was written when no summary can be
+// made: stubs of old results make room, and the answer goes on.
+func TestWindowFullWithoutSummary(t *testing.T) {
+	p := lab{script: `step full
+  when results
+  stop model_context_window_exceeded
+step no always
+  when purpose compact
+  status 400 invalid_request_error "no"
+model
+  rule look once
+    call Read file_path="big"
+  rule report
+    when not continuation
+    say "The report so far, and"
+  rule rest
+    when continuation
+    say " the rest of it."
+`}.play(t)
+	if end := p.must(t, loop.Completed); end.Text != "The report so far, and the rest of it." {
+		t.Errorf("the answer is %q", end.Text)
+	}
+	same(t, "ways", p.ways(), "window_full_compact", "collapse_drain_retry")
 }
 
 func TestUnknownStopReason(t *testing.T) {

@@ -52,7 +52,9 @@ type Config struct {
 	Journal *session.Journal
 	History *session.History
 	Session string
-	Name    string // for people, if the session is to have another one than before
+	// Files keeps what files held before tools changed them; nil keeps nothing.
+	Files *session.Files
+	Name  string // for people, if the session is to have another one than before
 
 	MaxTurns int           // of a run; 0 means DefaultMaxTurns
 	MaxUSD   float64       // of a run, failed attempts included; 0: no limit

@@ -318,6 +318,7 @@ func (r *run) emit(body session.Body) {
 var syncs = map[session.Type]bool{
 	session.TypeMessage: true, session.TypeCommit: true, session.TypeContinue: true, session.TypeIntent: true,
 	session.TypeResult: true, session.TypeCompaction: true, session.TypeEnd: true,
+	session.TypeFileSaved: true,
 }
 
 func (r *run) write(e session.Event) error {

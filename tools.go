@@ -72,10 +72,12 @@ func (r *run) batch(blocks []message.Block) []*call {
 // update is what a running tool tells the run.
 type update struct {
 	call   *call
-	text   string       // progress
-	group  int          // a process group, before it works …
-	start  time.Time    // … since when
-	ack    chan<- error // … which waits for this
+	text   string             // progress
+	group  int                // a process group, before it works …
+	start  time.Time          // … since when
+	saved  *session.FileSaved // a file, before it is changed …
+	failed error              // … and why it could not be kept
+	ack    chan<- error       // … which waits for this
 	result *tool.Result
 	took   time.Duration
 }
@@ -122,14 +124,35 @@ func (r *run) work(c *call, updates chan<- update) {
 		updates <- update{call: c, group: group, start: start, ack: ack}
 		return <-ack
 	}
+	if r.cfg.Files != nil {
+		c.Saved = func(path string, before, after []byte) error { return r.saveFile(c, path, before, after, updates) }
+	}
 	result := r.cfg.Tools.Run(r.ctx, c.Call)
 	updates <- update{call: c, result: &result, took: time.Since(began)}
+}
+
+// saveFile stores what a file holds before a tool changes it, and waits until the
+// journal says so: a change that cannot be taken back is not made.
+func (r *run) saveFile(c *call, path string, before, after []byte, updates chan<- update) error {
+	saved := &session.FileSaved{Call: c.ID, Path: path, Before: session.Absent, After: session.Hash(after)}
+	var failed error
+	if before != nil {
+		saved.Before, failed = r.cfg.Files.Keep(before)
+	}
+	ack := make(chan error)
+	updates <- update{call: c, saved: saved, failed: failed, ack: ack}
+	return <-ack
 }
 
 // take turns an update into events.
 func (r *run) take(u update) {
 	c := u.call
 	switch {
+	case u.saved != nil && u.failed != nil && !r.mute: // a run that goes on unsaved was told of
+		u.ack <- u.failed
+	case u.saved != nil:
+		r.emit(u.saved)
+		u.ack <- context.Cause(r.ctx)
 	case u.ack != nil:
 		r.emit(&session.Intent{Call: c.ID, Name: c.Name, Effect: string(c.effect), Input: c.Input, Group: u.group, Started: u.start.UTC()})
 		u.ack <- context.Cause(r.ctx)

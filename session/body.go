@@ -35,6 +35,7 @@ const (
 	TypeMismatch   Type = "pairing_mismatch"
 	TypeNotice     Type = "notice"
 	TypeName       Type = "session_name"
+	TypeFileSaved  Type = "file_saved"
 	TypeEnd        Type = "run_end"
 )
 
@@ -63,6 +64,7 @@ var bodies = map[Type]func() Body{
 	TypeMismatch:   func() Body { return new(Mismatch) },
 	TypeNotice:     func() Body { return new(Notice) },
 	TypeName:       func() Body { return new(Name) },
+	TypeFileSaved:  func() Body { return new(FileSaved) },
 	TypeEnd:        func() Body { return new(End) },
 }
 
@@ -91,6 +93,15 @@ type Start struct {
 // the name away.
 type Name struct {
 	Name string `json:"name"`
+}
+
+// FileSaved says that what a file holds was kept (see [Files]) because it is
+// about to be changed.
+type FileSaved struct {
+	Call   string `json:"call,omitzero"` // empty: the file was taken back by a person
+	Path   string `json:"path"`          // absolute
+	Before string `json:"before"`        // hash, or Absent
+	After  string `json:"after"`         // hash of what it is about to hold, or Absent
 }
 
 // RunStart begins a run.

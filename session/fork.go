@@ -38,11 +38,14 @@ func (s Store) Fork(path string, f Fork) (*Journal, *History, error) {
 		return nil, nil, fmt.Errorf("fork session: %w", err)
 	}
 	h, err := f.copy(parent, j)
+	if err == nil && f.Start != nil { // an import brings no files along
+		err = FilesOf(path).share(FilesOf(s.path(f.ID)))
+	}
 	if err == nil {
 		err = j.rename(s.path(f.ID))
 	}
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("fork session: %w", err), j.Close(), os.Remove(j.path))
+		return nil, nil, errors.Join(fmt.Errorf("fork session: %w", err), j.Close(), os.Remove(j.path), FilesOf(s.path(f.ID)).Remove())
 	}
 	return j, h, nil
 }

@@ -19,5 +19,5 @@ func Remove(path string) error {
 	if err != nil {
 		return fmt.Errorf("remove session: %w", err)
 	}
-	return errors.Join(os.Remove(path), j.Close())
+	return errors.Join(FilesOf(path).Remove(), os.Remove(path), j.Close())
 }

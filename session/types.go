@@ -31,5 +31,6 @@ func (*Compaction) Type() Type { return TypeCompaction }
 func (*Repair) Type() Type     { return TypeRepair }
 func (*Mismatch) Type() Type   { return TypeMismatch }
 func (*Notice) Type() Type     { return TypeNotice }
+func (*FileSaved) Type() Type  { return TypeFileSaved }
 func (*Name) Type() Type       { return TypeName }
 func (*End) Type() Type        { return TypeEnd }

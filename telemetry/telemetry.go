@@ -77,7 +77,7 @@ func New(cfg Config) *Observer {
 func (o *Observer) Observe(e session.Event) {
 	switch e.Body.(type) {
 	case nil, *session.Block, *session.Delta, *session.Checkpoint, *session.Progress, *session.Decision,
-		*session.Notice, *session.Name, *session.Results, *session.Unknown:
+		*session.Notice, *session.Name, *session.FileSaved, *session.Results, *session.Unknown:
 		return // the most frequent ones cost nothing
 	}
 	o.guarded(func() { o.take(e) })

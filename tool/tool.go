@@ -68,6 +68,10 @@ type Call struct {
 	// ledger can name it; an error means: do not run. The start is unique: with
 	// it, to the nanosecond, a later life finds what is left. May be nil.
 	Started func(pgid int, start time.Time) error
+	// Saved reports, before a file is changed, what it holds (nil: it is not
+	// there) and what it is about to hold, so that it can be taken back; an
+	// error means: do not change it. May be nil.
+	Saved func(path string, before, after []byte) error
 }
 
 // Result is what came of a call. The zero Result is an empty success.

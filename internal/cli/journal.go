@@ -89,6 +89,8 @@ func (s *setup) journal(w *world, o *options) error {
 		return s.unopened(w, err)
 	}
 	s.path = s.config.Journal.Path()
+	files := session.FilesOf(s.path)
+	s.config.Files = &files
 	s.session = idOf(s.path)
 	if s.config.History != nil && s.config.History.Session != "" {
 		s.session = s.config.History.Session

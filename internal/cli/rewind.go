@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/message"
@@ -13,13 +14,13 @@ import (
 )
 
 func sessionRewind(w *world) *cobra.Command {
-	var yes bool
+	var yes, files bool
 	cmd := &cobra.Command{
 		Use:   "rewind ID TURN",
 		Short: "go back to the end of a turn, in a copy; without --yes it shows only what the copy loses",
 		Long: "Makes a copy of a session that ends where TURN ended: 3 is the end of run 3, 3.2 the end of turn 2 in it,\n" +
-			"as daruma session show counts runs. The session itself stays as it is, and so do the files: what was\n" +
-			"changed on disk after that turn is not taken back.",
+			"as daruma session show counts runs. The session itself stays as it is. With --files, the files that\n" +
+			"Write and Edit changed after that turn hold again what they held then; what commands changed stays.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return errors.New("two arguments are needed, the ID of a session and a turn such as 3 or 3.2")
@@ -35,11 +36,12 @@ func sessionRewind(w *world) *cobra.Command {
 			if err != nil {
 				return usage(err)
 			}
-			return rewind(w, p, at, yes)
+			return rewind(w, p, at, yes, files)
 		},
 		ValidArgsFunction: completeSessions(w),
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "make the copy")
+	cmd.Flags().BoolVar(&yes, "yes", false, "make the copy, and take the files back")
+	cmd.Flags().BoolVar(&files, "files", false, "take back the changes of Write and Edit, too")
 	return cmd
 }
 
@@ -73,7 +75,7 @@ func (m moment) String() string {
 }
 
 // rewind shows what is lost by going back to at, and with yes does so.
-func rewind(w *world, p *past, at moment, yes bool) error {
+func rewind(w *world, p *past, at moment, yes, files bool) error {
 	cut := len(p.events)
 	for i, e := range p.events {
 		if at.before(e) {
@@ -87,6 +89,12 @@ func rewind(w *world, p *past, at moment, yes bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Back to the end of %s. The copy does not know of:\n", at)
 	b.WriteString(loses(p.events[cut:]))
+	kept := session.FilesOf(p.path)
+	var changes []session.Change
+	if files {
+		changes = kept.Changes(p.events[cut:])
+		b.WriteString(filesBack(changes))
+	}
 	if !yes {
 		if _, err := fmt.Fprint(w.discreet(), b.String()); err != nil {
 			return written(err)
@@ -102,16 +110,52 @@ func rewind(w *world, p *past, at moment, yes bool) error {
 	if session.Fold(p.events[:cut]).Running { // the run was cut off by a person, not by a crash
 		f.Add = []session.Body{&session.End{Reason: loop.AbortedTools, IsError: true}}
 	}
-	j, _, err := store.Fork(p.path, f)
-	if err == nil {
-		err = j.Close()
+	if p.inUse && files {
+		return fail(exitInput, "end it first, or leave --files out", "a process works on this session, and may be changing the files")
 	}
+	j, h, err := store.Fork(p.path, f)
 	if err != nil {
+		return fail(exitConfig, "free some space, or make the folder of the sessions writable", "the copy cannot be kept: %v", err)
+	}
+	runs := h.Runs
+	bodies, err := kept.Restore(changes, session.FilesOf(j.Path()))
+	if err != nil {
+		return errors.Join(fail(exitFailed, "say it without --files, or mend that", "no file was changed: %v", err), j.Close(), session.Remove(j.Path()))
+	}
+	for i, body := range bodies { // in a run of their own, so that they can be taken back too
+		err = errors.Join(err, j.Append(session.Event{Version: session.Version, Seq: h.Seq + 1 + uint64(i), Time: time.Now().UTC(), Session: id, Run: runs + 1, Body: body}))
+	}
+	if err := errors.Join(err, j.Close()); err != nil {
 		return fail(exitConfig, "free some space, or make the folder of the sessions writable", "the copy cannot be kept: %v", err)
 	}
 	fmt.Fprintf(&b, "The copy: %s\nGo on with it: %s\n", id, resumeCommand(id))
 	_, err = fmt.Fprint(w.discreet(), b.String())
 	return written(err)
+}
+
+// filesBack says what becomes of the files.
+func filesBack(changes []session.Change) string {
+	if len(changes) == 0 {
+		return "No file was changed by Write or Edit since.\n"
+	}
+	var b strings.Builder
+	b.WriteString("Files:\n")
+	for _, c := range changes {
+		what := "goes back to what it held"
+		switch {
+		case c.Trouble != "":
+			what = "cannot be taken back: " + c.Trouble
+		case c.Done():
+			what = "holds that already"
+		case c.Before == session.Absent:
+			what = "is deleted: it was not there"
+		}
+		if c.Trouble == "" && c.Foreign() {
+			what += ", although somebody else changed it since"
+		}
+		fmt.Fprintf(&b, "  %s %s\n", c.Path, what)
+	}
+	return b.String()
 }
 
 // loses lists what was said and done in events, a line each.

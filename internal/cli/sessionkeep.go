@@ -283,6 +283,10 @@ func exported(p *past, known func(string) string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// withoutFiles leaves out what files held before: it did not come along, and no
+// file of this machine may be taken back to it.
+func withoutFiles(e session.Event) bool { return e.Type() != session.TypeFileSaved }
+
 func sessionImport(w *world) *cobra.Command {
 	return &cobra.Command{
 		Use:   "import FILE",
@@ -308,10 +312,10 @@ func sessionImport(w *world) *cobra.Command {
 			if !uuid.MatchString(id) { // it becomes the name of a file
 				id = newID()
 			}
-			j, _, err := store.Fork(path, session.Fork{ID: id})
+			j, _, err := store.Fork(path, session.Fork{ID: id, Keep: withoutFiles})
 			if errors.Is(err, session.ErrExists) {
 				id = newID()
-				j, _, err = store.Fork(path, session.Fork{ID: id})
+				j, _, err = store.Fork(path, session.Fork{ID: id, Keep: withoutFiles})
 			}
 			if err != nil {
 				return fail(exitConfig, "make the folder of the sessions writable", "the session cannot be kept: %v", err)

@@ -45,7 +45,7 @@ func (w *Workspace) edit() tool.Tool {
 	}
 }
 
-func (w *Workspace) runEdit(_ context.Context, _ tool.Call, in editInput) tool.Result {
+func (w *Workspace) runEdit(_ context.Context, call tool.Call, in editInput) tool.Result {
 	w.editing.Lock()
 	defer w.editing.Unlock()
 	p, err := w.writable(in.Path)
@@ -55,7 +55,7 @@ func (w *Workspace) runEdit(_ context.Context, _ tool.Call, in editInput) tool.R
 	b, info, err := p.load()
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && in.Old == "":
-		return w.create("edit", p, in.Path, in.New)
+		return w.create(call, "edit", p, in.Path, in.New)
 	case errors.Is(err, fs.ErrNotExist):
 		return missing("edit", in.Path, p, err)
 	case err != nil:
@@ -74,7 +74,7 @@ func (w *Workspace) runEdit(_ context.Context, _ tool.Call, in editInput) tool.R
 		return failure("edit", in.Path, err)
 	}
 	known := w.memory.knowsAll(p)
-	if err := p.replace([]byte(text), info); err != nil {
+	if err := p.change(call, b, []byte(text), info); err != nil {
 		return failure("edit", in.Path, err)
 	}
 	w.memory.changed(p, sha256.Sum256([]byte(text)), known)

@@ -53,7 +53,7 @@ func (w *Workspace) runWrite(_ context.Context, call tool.Call, in writeInput) t
 	}
 	old, info, err := p.load()
 	if errors.Is(err, fs.ErrNotExist) {
-		return w.create("write", p, in.Path, in.Content)
+		return w.create(call, "write", p, in.Path, in.Content)
 	}
 	if err != nil {
 		return failure("write", in.Path, err)
@@ -68,7 +68,7 @@ func (w *Workspace) runWrite(_ context.Context, call tool.Call, in writeInput) t
 		err = w.memory.check(p, sha256.Sum256(old), true)
 	}
 	if err == nil {
-		err = p.replace([]byte(content), info)
+		err = p.change(call, old, []byte(content), info)
 	}
 	if err != nil {
 		return failure("write", in.Path, err)
@@ -82,10 +82,10 @@ func (w *Workspace) runWrite(_ context.Context, call tool.Call, in writeInput) t
 }
 
 // create writes a file that is not there yet.
-func (w *Workspace) create(op string, p place, path, content string) tool.Result {
+func (w *Workspace) create(call tool.Call, op string, p place, path, content string) tool.Result {
 	err := p.area.root.MkdirAll(filepath.Dir(p.rel), 0o777)
 	if err == nil {
-		err = p.replace([]byte(content), nil)
+		err = p.change(call, nil, []byte(content), nil)
 	}
 	if err != nil {
 		return failure(op, path, err)
@@ -95,6 +95,19 @@ func (w *Workspace) create(op string, p place, path, content string) tool.Result
 	r := tool.Text(fmt.Sprintf("Created %s (%s)", p.shown, plural(lineCount(content), "line", "lines")))
 	r.Output = WriteOutput{Type: "create", Path: p.shown, Content: content, Patch: hunks}
 	return r
+}
+
+// change replaces what the file holds, after it was reported.
+func (p place) change(call tool.Call, before, after []byte, info fs.FileInfo) error {
+	if info != nil && before == nil {
+		before = []byte{} // empty is not absent
+	}
+	if call.Saved != nil {
+		if err := call.Saved(p.abs, before, after); err != nil {
+			return fmt.Errorf("what the file holds could not be kept, so nothing was changed: %w", err)
+		}
+	}
+	return p.replace(after, info)
 }
 
 // writable locates a file that may be changed.

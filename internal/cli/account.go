@@ -40,9 +40,12 @@ func address(w *world, o *options) (anthropic.Config, error) {
 			"there is no key: neither ANTHROPIC_API_KEY nor ANTHROPIC_AUTH_TOKEN is set")
 	}
 	var err error
-	if cfg.TLS, err = trust(w); err == nil {
-		cfg.Timeouts, err = timeouts(w, o.patience.idle)
+	if strings.HasPrefix(cfg.BaseURL, "https:") { // certificates take a while to read
+		if cfg.TLS, err = trust(w); err != nil {
+			return cfg, err
+		}
 	}
+	cfg.Timeouts, err = timeouts(w, o.patience.idle)
 	return cfg, err
 }
 

@@ -308,7 +308,7 @@ func (s *stream) decode(res *http.Response, d *decoder) error {
 
 // events reads a stream to the end of the answer.
 func (s *stream) events(res *http.Response, events *eventReader, d *decoder) error {
-	for {
+	for seen := 0; ; seen++ {
 		e, err := events.next()
 		if err == nil {
 			err = d.event(e)
@@ -321,6 +321,9 @@ func (s *stream) events(res *http.Response, events *eventReader, d *decoder) err
 		case err == bufio.ErrTooLong:
 			return malformed("an event is longer than %d MiB", maxEvent>>20)
 		case err == io.EOF && !d.started:
+			if seen == 0 && bytes.HasPrefix(s.head, []byte("event: message_start")) {
+				return s.cut(io.ErrUnexpectedEOF) // it broke within its first event
+			}
 			return s.foreign(res, "no answer began in it")
 		case failureIn(err) != nil:
 			return err

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/daruma-agent/daruma"
 	"github.com/daruma-agent/daruma/message"
@@ -70,26 +72,17 @@ func longHistory(n int) *session.History {
 }
 
 // BenchmarkTurn is one whole turn of an agent, from the prompt to the end of
-// the run, with histories of different lengths and no journal. The time may
-// grow only with the bytes that must be sent.
+// the run, behind histories of different lengths and without a journal. The time
+// may grow only with the bytes that must be sent.
 func BenchmarkTurn(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("messages=%d", n), func(b *testing.B) {
 			transport := &nullTransport{}
-			wire, err := anthropic.New(anthropic.Config{BaseURL: "http://null.test", APIKey: "any", Transport: transport})
-			if err != nil {
-				b.Fatal(err)
-			}
 			history := longHistory(n)
-			agent, err := daruma.New(daruma.Config{Wire: wire, Models: []string{"claude-sonnet-5"}, History: history})
-			if err != nil {
-				b.Fatal(err)
-			}
 			turn := func() {
-				result, err := daruma.Collect(agent.Run(b.Context(), "Go on."))
-				if err != nil || result.Err() != nil {
-					b.Fatal(err, result.Err())
-				}
+				past := *history // each turn stands behind the same history
+				past.Messages = slices.Clone(history.Messages)
+				benchTurn(b, benchAgent(b, transport, &past))
 			}
 			turn() // the first turn encodes what later ones find done
 			transport.sent = 0
@@ -99,6 +92,47 @@ func BenchmarkTurn(b *testing.B) {
 			}
 			b.ReportMetric(float64(transport.sent)/float64(b.N)/1e6, "MB-sent/op")
 		})
+	}
+}
+
+// BenchmarkSession is a session of 400 turns, each with a result of 2.3 KB: the
+// time of its last hundred turns beside that of its first, and the bytes sent.
+func BenchmarkSession(b *testing.B) {
+	transport := &nullTransport{}
+	var took, sent [4]float64
+	for b.Loop() {
+		history := longHistory(2)
+		agent := benchAgent(b, transport, history)
+		for i := range 400 {
+			history.Apply(session.Event{Body: &session.Message{Message: message.NewText(history.NextID(), strings.Repeat("some words of a result\n", 100))}})
+			began, before := time.Now(), transport.sent
+			benchTurn(b, agent)
+			took[i/100] += float64(time.Since(began).Microseconds())
+			sent[i/100] += float64(transport.sent - before)
+		}
+	}
+	turns := 100 * float64(b.N)
+	b.ReportMetric(took[0]/turns, "us-first-hundred")
+	b.ReportMetric(took[3]/turns, "us-last-hundred")
+	b.ReportMetric(sent[3]/sent[0], "bytes-ratio")
+}
+
+func benchAgent(b *testing.B, transport *nullTransport, history *session.History) *daruma.Agent {
+	wire, err := anthropic.New(anthropic.Config{BaseURL: "http://null.test", APIKey: "any", Transport: transport})
+	if err != nil {
+		b.Fatal(err)
+	}
+	agent, err := daruma.New(daruma.Config{Wire: wire, Models: []string{"claude-sonnet-5"}, History: history})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return agent
+}
+
+func benchTurn(b *testing.B, agent *daruma.Agent) {
+	result, err := daruma.Collect(agent.Run(b.Context(), "Go on."))
+	if err != nil || result.Err() != nil {
+		b.Fatal(err, result.Err())
 	}
 }
 

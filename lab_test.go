@@ -15,7 +15,6 @@ import (
 	"github.com/daruma-agent/daruma/model/anthropic"
 	"github.com/daruma-agent/daruma/retry"
 	"github.com/daruma-agent/daruma/session"
-	"github.com/daruma-agent/daruma/tool"
 )
 
 // lab is one experiment: prompts against a fault script, in memory and in the
@@ -39,41 +38,21 @@ type played struct {
 // play runs the experiment and holds it to the laws.
 func (l lab) play(t *testing.T) *played {
 	t.Helper()
-	script, err := fault.Parse("lab", l.script)
-	if err != nil {
-		t.Fatal(err)
-	}
 	if len(l.prompts) == 0 {
 		l.prompts = []string{"Do the task."}
 	}
 	p := &played{}
-	synctest.Test(t, func(t *testing.T) { l.run(t, script, p) })
+	synctest.Test(t, func(t *testing.T) { l.run(t, p) })
 	return p
 }
 
-func (l lab) run(t *testing.T, script *fault.Script, p *played) {
-	network := fault.NewMemoryNet()
-	server := fault.New(script, fault.Options{}).Serve(network)
-	wire, err := anthropic.New(anthropic.Config{BaseURL: "http://fault.test", APIKey: "any-key", DialContext: network.DialContext})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var bad []string
-	set, err := tool.NewSet(&simTool{name: "Read", effect: tool.Pure, bad: &bad}, &simTool{name: "Write", effect: tool.Unsafe, bad: &bad})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := daruma.Config{
-		Wire: &witness{wire, &p.sent}, Models: []string{"claude-a"}, Tools: set, Session: "story",
-		System: []string{"Be brief."}, Rand: func() float64 { return 0 },
-	}
-	if l.config != nil {
-		l.config(&cfg)
-	}
-	agent, err := daruma.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+func (l lab) run(t *testing.T, p *played) {
+	agent, finish := simulated(t, l.script, func(cfg *daruma.Config) {
+		cfg.Wire, cfg.Models = &witness{cfg.Wire.(*anthropic.Client), &p.sent}, []string{"claude-a"}
+		if l.config != nil {
+			l.config(cfg)
+		}
+	})
 	for _, prompt := range l.prompts {
 		for e, err := range agent.Run(t.Context(), prompt) {
 			if err != nil {
@@ -86,11 +65,7 @@ func (l lab) run(t *testing.T, script *fault.Script, p *played) {
 		}
 		p.ends = append(p.ends, endOf(t, p.events))
 	}
-	wire.DropIdle()
-	if err := server.Close(); err != nil {
-		t.Error(err)
-	}
-	p.report, p.held = server.Report(), agent.History().Messages
+	p.report, p.held = finish(), agent.History().Messages
 	defer func() {
 		if t.Failed() {
 			s := &story{began: p.events[0].Time}
@@ -99,7 +74,7 @@ func (l lab) run(t *testing.T, script *fault.Script, p *played) {
 		}
 	}()
 	laws(t, p.events, agent, p.report)
-	for _, b := range append(bad, p.report.Problems...) {
+	for _, b := range p.report.Problems {
 		t.Error(b)
 	}
 }

@@ -2,6 +2,7 @@ package daruma_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,17 +40,22 @@ const task = `model
 // steps is how many requests the task needs.
 const steps = 3
 
-// troubles are the failures that a run must get through on a real connection,
-// each with the end of the answer that must come. least is how many requests a
-// run with perfect foresight would need beyond one without the fault.
-var troubles = []struct {
+// trouble is a failure that a run must get through on a real connection, with
+// the end of the answer that must come. least is how many requests a run with
+// perfect foresight would need beyond one without the fault.
+type trouble struct {
 	name   string
 	script string
 	config func(*daruma.Config)
 	reason loop.Reason
 	least  int
 	more   int // than the least, which we need: each has its reason
-}{
+}
+
+// troubles are those of the request and those that call for a change of it.
+var troubles = slices.Concat(turnTroubles, requestTroubles)
+
+var turnTroubles = []trouble{
 	{name: "no fault", script: task},
 	{name: "overflow once", least: 1, more: 1, // a summary is worth a request
 		script: `step long

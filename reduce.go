@@ -237,7 +237,7 @@ func tooMuch(ask []*message.Message, n failure.Numbers) int {
 
 // summarised is what base is to summarise, within which limit, and the name of
 // the message that asks for it.
-func (r *run) summarised(base *model.Request, plan compact.Plan, window int) (old []*message.Message, limit int, id string) {
+func (r *run) summarised(base *model.Request, plan compact.Plan, window int) (old []*message.Message, limit int, ask *message.Message) {
 	limit = window - base.MaxTokens - r.scale.overhead(base)
 	if f, ok := r.scale.factor[base.Model]; ok {
 		limit = int(float64(limit) / f)
@@ -247,7 +247,7 @@ func (r *run) summarised(base *model.Request, plan compact.Plan, window int) (ol
 		limit = min(limit, message.Estimate(r.history.Messages)*9/10)
 	}
 	old, _ = message.View(plan.Old, message.Rules{Model: base.Model, AssistantLast: true})
-	return old, limit, "summary"
+	return old, limit, compact.Ask("summary", r.instruction)
 }
 
 func (r *run) judgeSummary(t *attempt, plan compact.Plan) (string, error) {

@@ -36,34 +36,35 @@ type run struct {
 	yield  func(session.Event, error) bool
 	left   bool // the consumer is gone: events still reach the journal
 
-	began      time.Time
-	number     int
-	opening    []session.Event // written before the run could begin, not shown yet
-	turn       int
-	state      loop.State
-	pending    *attempt       // answered, but not yet committed, kept or taken back
-	failure    *failure.Error // the last one, to be surfaced if nothing heals it
-	later      time.Duration  // when trying again is worth it, if anyone said so
-	records    []*session.Recovery
-	stopped    string   // why the last answer that was kept stopped
-	parts      []string // text of the answer in progress, over its continuations
-	denials    []session.Denial
-	bill       bill
-	healed     int
-	mute       bool                 // the journal failed: the run goes on without it
-	taken      []string             // prompts that joined this run
-	spends     int                  // times that the budget of tokens made the run go on …
-	spentAt    int                  // … output tokens then …
-	lastGain   int                  // … and what the time before had brought
-	waited     time.Duration        // for layer 1, in all requests together
-	askedLimit bool                 // the wait at the gate was decided about
-	once       bool                 // the next request is the one try of a model that stands in
-	spare      bool                 // another model could write the summary
-	slow       bool                 // this request goes on at normal speed
-	compacted  int                  // turn of the last summary
-	refills    int                  // summaries in a row that did not last
-	clamp      int                  // max_tokens that fit, once the provider said so; 0: never
-	fixed      map[message.Fix]bool // repairs of the view that the journal knows
+	began       time.Time
+	number      int
+	opening     []session.Event // written before the run could begin, not shown yet
+	turn        int
+	state       loop.State
+	pending     *attempt       // answered, but not yet committed, kept or taken back
+	failure     *failure.Error // the last one, to be surfaced if nothing heals it
+	later       time.Duration  // when trying again is worth it, if anyone said so
+	records     []*session.Recovery
+	stopped     string   // why the last answer that was kept stopped
+	parts       []string // text of the answer in progress, over its continuations
+	denials     []session.Denial
+	bill        bill
+	healed      int
+	mute        bool                 // the journal failed: the run goes on without it
+	taken       []string             // prompts that joined this run
+	spends      int                  // times that the budget of tokens made the run go on …
+	spentAt     int                  // … output tokens then …
+	lastGain    int                  // … and what the time before had brought
+	waited      time.Duration        // for layer 1, in all requests together
+	instruction string               // of a compaction that a person asked for
+	askedLimit  bool                 // the wait at the gate was decided about
+	once        bool                 // the next request is the one try of a model that stands in
+	spare       bool                 // another model could write the summary
+	slow        bool                 // this request goes on at normal speed
+	compacted   int                  // turn of the last summary
+	refills     int                  // summaries in a row that did not last
+	clamp       int                  // max_tokens that fit, once the provider said so; 0: never
+	fixed       map[message.Fix]bool // repairs of the view that the journal knows
 }
 
 // begin checks the call, opens the session and makes the run.
@@ -136,13 +137,18 @@ func (a *Agent) end(r *run) {
 	a.state, a.current = r.state, nil
 }
 
-// perform is the whole run: the core decides, the shell acts.
-func (r *run) perform(prompt string) {
+// prepare begins the first turn, behind what an earlier life left open.
+func (r *run) prepare() {
 	for _, e := range r.opening {
 		r.show(e)
 	}
 	r.settleEarlierLife()
 	r.turn = 1
+}
+
+// perform is the whole run: the core decides, the shell acts.
+func (r *run) perform(prompt string) {
+	r.prepare()
 	r.warnOfPrices()
 	for _, text := range slices.Clone(r.history.Queued) {
 		r.say(message.NewText(r.history.NextID(), text)) // typed in an earlier run, and never answered

@@ -92,14 +92,23 @@ const Instruction = `The conversation is about to exceed the context window. Wri
 
 Be exact and short: names, paths and numbers instead of prose.`
 
+// Ask is the instruction as a message. more is what a person wants the summary
+// to keep, and may be empty.
+func Ask(id, more string) *message.Message {
+	text := Instruction
+	if more = strings.TrimSpace(more); more != "" {
+		text += "\n\nThe user asks of this summary: " + more
+	}
+	return message.NewSynthetic(id, text)
+}
+
 // clipped marks text that was cut in the middle.
 const clipped = "\n[… %d characters left out …]\n"
 
 // Request returns the messages that ask for a summary of old, within limit
 // tokens: as they are when they fit, else with long results clipped, else
-// without the oldest rounds. id names the instruction.
-func Request(old []*message.Message, limit int, id string) []*message.Message {
-	ask := message.NewSynthetic(id, Instruction)
+// without the oldest rounds. ask stands last: see [Ask].
+func Request(old []*message.Message, limit int, ask *message.Message) []*message.Message {
 	limit -= ask.Tokens()
 	for _, chars := range []int{0, 4000, 1000, 200} {
 		sent := old

@@ -207,7 +207,7 @@ func TestRequestFits(t *testing.T) {
 		}
 		h := conversation(steps)
 		limit := 800 + r.IntN(4000)
-		ask := Request(h, limit, "ask")
+		ask := Request(h, limit, Ask("ask", ""))
 		if last := ask[len(ask)-1]; last.PlainText() != Instruction {
 			t.Fatalf("%v: the request ends with %q", steps, last.PlainText())
 		}

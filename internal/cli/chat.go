@@ -19,6 +19,7 @@ import (
 const chatHelp = `Type a prompt and press Enter. While it works, what you type is queued.
   Esc, Ctrl+C   interrupt; at an empty prompt Ctrl+C twice leaves
   /continue     go on from where it stopped
+  /compact      shorten the conversation now; words behind it say what to keep
   /why          how the last run ended, and what led there
   /session      where this session is kept
   /help, /exit`
@@ -70,11 +71,15 @@ func chat(w *world, o *options, s *setup) error {
 		t.run(t.agent.Run(context.Background(), o.prompt))
 	}
 	for prompt := range t.prompts {
-		if prompt == "/continue" {
+		command, rest, _ := strings.Cut(prompt, " ")
+		switch command {
+		case "/continue":
 			t.run(t.agent.Continue(context.Background()))
-			continue
+		case "/compact":
+			t.run(t.agent.Compact(context.Background(), rest))
+		default:
+			t.run(t.agent.Run(context.Background(), prompt))
 		}
-		t.run(t.agent.Run(context.Background(), prompt))
 	}
 	return nil
 }
@@ -114,7 +119,7 @@ func (t *talk) line(line string) {
 	case running:
 		t.agent.Submit(line)
 		t.show.line(t.show.paint(dim, "queued: "+line))
-	case strings.HasPrefix(line, "/") && line != "/continue":
+	case strings.HasPrefix(line, "/") && line != "/continue" && line != "/compact" && !strings.HasPrefix(line, "/compact "):
 		t.show.line("unknown command; /help lists them")
 	default:
 		t.prompts <- line

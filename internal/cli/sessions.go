@@ -13,11 +13,11 @@ import (
 func sessionCommand(w *world) *cobra.Command {
 	group := &cobra.Command{
 		Use:   "session",
-		Short: "list, show, check, name, search, rewind, delete, export and import sessions",
+		Short: "list, show, check, name, compact, search, rewind, delete, export and import sessions",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	group.AddCommand(sessionList(w), sessionShow(w), sessionCheck(w), sessionName(w), sessionSearch(w), sessionRemove(w), sessionExport(w), sessionImport(w), sessionRewind(w))
+	group.AddCommand(sessionList(w), sessionShow(w), sessionCheck(w), sessionName(w), sessionCompact(w), sessionSearch(w), sessionRemove(w), sessionExport(w), sessionImport(w), sessionRewind(w))
 	return group
 }
 

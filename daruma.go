@@ -80,6 +80,12 @@ type Config struct {
 	// AskWait asks the person about a long wait; nil, or a policy that is not
 	// Interactive, ends the run with the time to come back.
 	AskWait func(context.Context, WaitQuestion) WaitChoice
+	// RefusalModel is asked, for the rest of the session, what another one
+	// refused; empty: a refusal ends the run.
+	RefusalModel string
+	// Cleanup runs when a run was interrupted, before its last event. Its error is
+	// a notice and nothing more.
+	Cleanup func(context.Context) error
 	// StopHooks see each final answer before the run ends, in order.
 	StopHooks []StopHook
 	// Unstreamed permits one try without streaming where streaming itself is what
@@ -175,6 +181,9 @@ func New(cfg Config) (*Agent, error) {
 // limits adapts the recovery table to what the models and the user allow.
 func limits(cfg Config) map[loop.Transition]int {
 	limits := map[loop.Transition]int{loop.Fallback: len(cfg.Models) - 1}
+	if cfg.RefusalModel != "" {
+		limits[loop.AfterRefusal] = 1
+	}
 	for name, n := range cfg.Limits {
 		limits[name] = n
 	}

@@ -1,6 +1,7 @@
 package daruma
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -31,6 +32,9 @@ func (r *run) finish(step loop.Step) {
 	if step.Reason == loop.AbortedTools && r.turn >= r.cfg.MaxTurns {
 		r.notice(session.Warning, "the limit of %d turns is reached as well", r.cfg.MaxTurns) // (R85)
 	}
+	if aborted && r.cfg.Cleanup != nil {
+		r.cleanUp()
+	}
 	if step.Reason == loop.Refusal {
 		r.leaveOut()
 	}
@@ -60,6 +64,22 @@ func (r *run) finish(step loop.Step) {
 		end.Next = fmt.Sprintf("go on after %s (in %s)", end.NextAt.Local().Format("15:04:05"), r.later.Round(time.Second))
 	}
 	r.emit(end)
+}
+
+// cleanupTime bounds what runs after an interrupt: the person waits.
+const cleanupTime = 10 * time.Second
+
+func (r *run) cleanUp() {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(r.base), cleanupTime)
+	defer stop()
+	defer func() {
+		if p := recover(); p != nil {
+			r.notice(session.Warning, "cleaning up panicked: %v", p)
+		}
+	}()
+	if err := r.cfg.Cleanup(ctx); err != nil {
+		r.notice(session.Warning, "cleaning up failed: %v", err)
+	}
 }
 
 // leaveOut takes the newest round out of the conversation: what was refused

@@ -80,6 +80,10 @@ func (r *run) record(o loop.Outcome, step loop.Step) {
 		rec.From, rec.To = r.cfg.Models[used-1], r.cfg.Models[used]
 		r.notice(session.Warning, "switched from %s to %s for the rest of this run: %s", rec.From, rec.To, o.Failure)
 	}
+	if step.Transition == loop.AfterRefusal {
+		rec.To = r.cfg.RefusalModel
+		r.notice(session.Warning, "the model refused: %s is asked, and for the rest of the session", rec.To)
+	}
 	r.publish(rec)
 }
 

@@ -160,6 +160,9 @@ func (r *run) carried(budget int) []string {
 
 func (r *run) modelName() string {
 	draft := r.core.Draft(r.state)
+	if draft.AfterRefusal {
+		return r.cfg.RefusalModel
+	}
 	return r.cfg.Models[min(draft.Model, len(r.cfg.Models)-1)]
 }
 

@@ -34,10 +34,12 @@ const (
 // Draft is what recoveries change of the next request. The shell makes the
 // request from it at each attempt, so nothing stale can be asked with.
 type Draft struct {
-	Model      int  // position in the chain of models; 0 is the primary
-	Raise      bool // ask for the raised output room
-	NoThinking bool // leave all thinking blocks out of the view
-	Flat       bool // send the calls and results of earlier turns as text
+	Model int  // position in the chain of models; 0 is the primary
+	Raise bool // ask for the raised output room
+	// AfterRefusal asks the model that is named for what others refuse.
+	AfterRefusal bool
+	NoThinking   bool // leave all thinking blocks out of the view
+	Flat         bool // send the calls and results of earlier turns as text
 }
 
 const maxRecoveries = 24
@@ -61,6 +63,7 @@ var table = []*Recovery{
 	windowCompact,
 	skeleton,
 	fallback,
+	afterRefusal,
 	hookBlocked,
 }
 

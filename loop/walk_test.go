@@ -114,14 +114,14 @@ var representatives = []failure.Kind{
 // small keeps the walk short without losing a kind of state: no limit above
 // two, one model to fall back to.
 var small = map[Transition]int{
-	Fallback: 1, ContinueOutput: 1, RepeatCall: 1, ContinueBroken: 1, AskAgain: 1, ResumePause: 1, HookBlocked: 1,
+	Fallback: 1, ContinueOutput: 1, RepeatCall: 1, ContinueBroken: 1, AskAgain: 1, ResumePause: 1, HookBlocked: 1, AfterRefusal: 1,
 }
 
 // halves turn some recoveries off, so that the walk takes a second instead of
 // half a minute: each one is on in at least one half, beside all that could get
 // in its way. go test ./loop -full walks with all of them at once.
 var halves = map[string][]Transition{
-	"around the context": {Flatten, StripThinking, AskForm, ResumePause, RepeatCall},
+	"around the context": {AfterRefusal, Flatten, StripThinking, AskForm, ResumePause, RepeatCall},
 	"around the answer":  {CollapseDrain, ProactiveCompact, WindowCompact, ContinueBroken, AskAgain, StripMedia},
 }
 
@@ -236,7 +236,7 @@ func TestImpossibleOutcomesEndTheRun(t *testing.T) {
 // first and when recoveries are spent. Read the difference before you accept it.
 func TestGolden(t *testing.T) {
 	tiny := maps.Clone(small)
-	for _, name := range []Transition{RepeatCall, ContinueBroken, Flatten, StripMedia, AskAgain, AskForm, ResumePause} {
+	for _, name := range []Transition{AfterRefusal, RepeatCall, ContinueBroken, Flatten, StripMedia, AskAgain, AskForm, ResumePause} {
 		tiny[name] = 0
 	}
 	rows := map[string][]failure.Kind{}
@@ -253,7 +253,7 @@ func TestGolden(t *testing.T) {
 	walk(New(tiny), failure.Kinds, add)
 	walk(New(map[Transition]int{
 		Escalate: 0, ContinueOutput: 0, ProactiveCompact: 0, ReactiveCompact: 0, SkeletonCompact: 0, StripThinking: 0,
-		CollapseDrain: 0, RepeatCall: 1, ContinueBroken: 1, AskAgain: 1, ResumePause: 1,
+		CollapseDrain: 0, AfterRefusal: 1, RepeatCall: 1, ContinueBroken: 1, AskAgain: 1, ResumePause: 1,
 	}), failure.Kinds, add)
 	var lines []string
 	for row, kinds := range rows {

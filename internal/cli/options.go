@@ -19,6 +19,7 @@ type options struct {
 	output    string
 	model     string
 	fallback  string
+	refusal   string
 	maxTurns  int
 	retries   int // below zero: not said
 	keyHelper string
@@ -44,6 +45,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.partial, "include-partial-messages", false, "with stream-json: the answers while they are written, too")
 	f.StringVar(&o.model, "model", "", "model to ask (default $ANTHROPIC_MODEL, else "+defaultModel+")")
 	f.StringVar(&o.fallback, "fallback-model", "", "up to three models, separated by commas, for when the first is overloaded")
+	f.StringVar(&o.refusal, "refusal-model", "", "a model to ask what the first one refuses")
 	f.IntVar(&o.maxTurns, "max-turns", 0, "end after so many turns (default 250)")
 	f.IntVar(&o.retries, "max-retries", -1, "send a request that failed so many times more before giving up")
 	f.Lookup("max-retries").DefValue = fmt.Sprint(retry.Default().Retries)

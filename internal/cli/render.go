@@ -256,6 +256,7 @@ var decisions = map[string]string{
 	"reactive_compact_retry":     "shortening the conversation",
 	"window_full_compact":        "shortening the conversation",
 	"skeleton_compact_retry":     "keeping only the essentials",
+	"refusal_fallback":           "another model",
 	"model_fallback":             "another model",
 	"empty_answer_retry":         "asking again",
 	"malformed_tool_use_retry":   "asking for the call again",

@@ -58,7 +58,7 @@ func prepare(w *world, o *options) (*setup, error) {
 	}
 	system, notes := systemPrompt(w)
 	s.config.System, s.notes = system, append(s.notes, notes...)
-	s.config.MaxTurns = o.maxTurns
+	s.config.MaxTurns, s.config.RefusalModel = o.maxTurns, o.refusal
 	s.config.Build, s.config.Dir = Version(), w.Dir
 	return s, nil
 }

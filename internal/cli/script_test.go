@@ -30,7 +30,8 @@ import (
 //	ends CODE COMMAND …   run COMMAND; it must end with CODE, and keep the promises
 //	                      that every end keeps: see promises
 //	signal NAME when FILE send the signal to the command that ends runs next, as
-//	                      soon as FILE exists
+//	                      soon as FILE exists; or, with "signal NAME when N
+//	                      requests", once the fault server has seen so many
 //	lines                 stdout must be a whole run in the lines of stream-json
 //	journal PATTERN       the journal of the last session must match (or not: !)
 
@@ -59,6 +60,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("ANTHROPIC_API_KEY", plantedKey)
 			env.Values[scriptT{}] = env.T().(testing.TB)
 			env.Values[scriptHome{}] = home
+			env.Values[scriptServer{}] = new(*fault.Running)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -69,10 +71,12 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// The keys of a script's testing.TB and of the folder of its home and state.
+// The keys of a script's testing.TB, of the folder of its home and state, and of
+// its fault server.
 type (
-	scriptT    struct{}
-	scriptHome struct{}
+	scriptT      struct{}
+	scriptHome   struct{}
+	scriptServer struct{}
 )
 
 func playFaults(ts *testscript.TestScript, neg bool, args []string) {
@@ -85,6 +89,7 @@ func playFaults(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	t := ts.Value(scriptT{}).(testing.TB)
 	server := fault.New(script, fault.Options{}).Serve(listener)
+	*ts.Value(scriptServer{}).(**fault.Running) = server
 	ts.Defer(func() {
 		if err := server.Close(); err != nil {
 			t.Errorf("close the fault server: %v", err)
@@ -193,16 +198,23 @@ func keyKept(ts *testscript.TestScript) error {
 
 func armSignal(ts *testscript.TestScript, neg bool, args []string) {
 	signals := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "KILL": syscall.SIGKILL}
-	if neg || len(args) != 3 || args[1] != "when" || signals[args[0]] == 0 {
-		ts.Fatalf("usage: signal INT|TERM|HUP|KILL when FILE")
+	if neg || len(args) < 3 || args[1] != "when" || signals[args[0]] == 0 {
+		ts.Fatalf("usage: signal INT|TERM|HUP|KILL when FILE, or when N requests")
 	}
-	file, state := ts.MkAbs(args[2]), ts.Getenv("XDG_STATE_HOME")
-	sig, t := signals[args[0]], ts.Value(scriptT{}).(testing.TB)
+	file := ts.MkAbs(args[2])
+	due := func() bool { _, err := os.Stat(file); return err == nil }
+	if len(args) == 4 && args[3] == "requests" {
+		server := *ts.Value(scriptServer{}).(**fault.Running)
+		n, err := strconv.Atoi(args[2])
+		ts.Check(err)
+		due = func() bool { return len(server.Report().Requests) >= n }
+	}
+	state, sig, t := ts.Getenv("XDG_STATE_HOME"), signals[args[0]], ts.Value(scriptT{}).(testing.TB)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-			if _, err := os.Stat(file); err != nil {
+			if !due() {
 				continue
 			}
 			pid, err := writer(state)
@@ -214,7 +226,7 @@ func armSignal(ts *testscript.TestScript, neg bool, args []string) {
 			}
 			return
 		}
-		t.Errorf("signal %s: %s never came to be", args[0], args[2])
+		t.Errorf("signal %s: the time for it never came", args[0])
 	}()
 	ts.Defer(func() { <-done })
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/model"
 	"github.com/daruma-agent/daruma/session"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // attempt is one model request and what came of it. It is provisional until
@@ -119,7 +120,7 @@ func (r *run) checkpoint(t *attempt, saved time.Time) time.Time {
 	if p == nil || p.Type != message.Text || time.Since(saved) < checkpointEvery {
 		return saved
 	}
-	r.emit(&session.Checkpoint{Attempt: t.number, Text: t.answer.PartialText()})
+	r.emit(&session.Checkpoint{Attempt: t.number, Text: r.cfg.Redact.Known(t.answer.PartialText())})
 	return time.Now()
 }
 
@@ -365,14 +366,23 @@ func shapes(msgs []*message.Message) []string {
 	return out
 }
 
-// redacted removes the secrets that this agent knows from what a model said.
+// redacted removes the secrets that this agent knows from what a model said. A
+// call that holds one runs without it: a secret belongs into the environment of
+// a command, not into its words. Thinking cannot be changed, so it goes.
 func (r *run) redacted(blocks []message.Block) []message.Block {
-	for i := range blocks {
-		if clean := r.cfg.Redact.Known(blocks[i].Text); clean != blocks[i].Text && blocks[i].Type == message.Text {
-			blocks[i].Text, blocks[i].Raw = clean, nil
+	kept := blocks[:0]
+	for _, b := range blocks {
+		text, input := r.cfg.Redact.Known(b.Text), r.cfg.Redact.Known(string(b.Input))
+		changed := text != b.Text || input != string(b.Input)
+		if changed && b.Type == message.Thinking {
+			continue
 		}
+		if changed {
+			b.Text, b.Input, b.Raw = text, jsontext.Value(input), nil
+		}
+		kept = append(kept, b)
 	}
-	return blocks
+	return kept
 }
 
 func withoutCalls(blocks []message.Block) []message.Block {

@@ -20,6 +20,8 @@ type Set struct {
 	// Spill is the folder for results that are too large for the model. If it
 	// is empty they are cut all the same, and what was cut is lost.
 	Spill string
+	// Hide takes secrets out of what is kept there. May be nil.
+	Hide func(text string) string
 	// Patience is how long a tool may go on after its context has ended before
 	// its call is given up; zero means 10 seconds.
 	Patience time.Duration

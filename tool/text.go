@@ -89,7 +89,11 @@ func (s *Set) shrink(name string, content []message.Block, size int) []message.B
 	}
 	where := "what was left out was not kept"
 	if s.Spill != "" {
-		path, err := save(s.Spill, name, all.String())
+		kept := all.String()
+		if s.Hide != nil {
+			kept = s.Hide(kept)
+		}
+		path, err := save(s.Spill, name, kept)
 		if err != nil {
 			where = "what was left out could not be kept: " + err.Error()
 		} else {

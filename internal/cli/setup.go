@@ -212,7 +212,7 @@ func (s *setup) tools(w *world, o *options) error {
 		return fail(exitConfig, "set HOME or XDG_STATE_HOME, or run with --no-session-persistence", "there is no place for sessions: HOME is not set")
 	}
 	ws, err := builtin.New(builtin.Config{
-		Root: w.Dir, Dirs: absolute(w.Dir, o.dirs), Spill: spill,
+		Root: w.Dir, Dirs: absolute(w.Dir, o.dirs), Spill: spill, Hide: s.config.Redact.Known,
 		Env: append(w.Env[:len(w.Env):len(w.Env)], "CI=true", "GIT_TERMINAL_PROMPT=0"),
 	})
 	if err != nil {
@@ -223,7 +223,7 @@ func (s *setup) tools(w *world, o *options) error {
 	if err != nil {
 		return fail(exitConfig, "please report this: it is a defect of daruma", "%v", err)
 	}
-	set.Spill = spill
+	set.Spill, set.Hide = spill, s.config.Redact.Known
 	s.config.Tools = set
 	s.config.Carry = func(budget int) []string { return carried(ws, w.Dir, budget) }
 	return nil

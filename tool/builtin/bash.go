@@ -67,7 +67,7 @@ func (w *Workspace) runBash(ctx context.Context, call tool.Call, in bashInput) t
 	c := &command{
 		argv: []string{w.cfg.Shell, "-c", in.Command}, dir: w.root, env: w.env,
 		timeout: w.cfg.Timeout, grace: w.cfg.Grace, started: call.Started, progress: call.Progress,
-		out: &capture{dir: w.cfg.Spill, keep: w.cfg.MaxOutput / 2},
+		out: &capture{dir: w.cfg.Spill, keep: w.cfg.MaxOutput / 2, hide: w.cfg.Hide},
 	}
 	if in.Timeout > 0 {
 		c.timeout = min(time.Duration(in.Timeout)*time.Millisecond, w.cfg.MaxTimeout)

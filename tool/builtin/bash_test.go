@@ -336,6 +336,7 @@ func TestEndLeft(t *testing.T) {
 	for deadline := time.Now().Add(20 * time.Second); len(r.tree.alive()) < 4 && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
 	}
+	time.Sleep(300 * time.Millisecond) // shells that only start the others are gone then
 	if found, _ := EndLeft(r.tree.pgid, start.Add(1), time.Second); found != 0 {
 		t.Errorf("another start found %d processes", found)
 	}

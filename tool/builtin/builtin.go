@@ -39,6 +39,8 @@ type Config struct {
 	// Spill is the folder for outputs too large for the model, which Read and
 	// Grep may then look into. If it is empty, what is cut is lost.
 	Spill string
+	// Hide takes secrets out of what is kept there. May be nil.
+	Hide func(text string) string
 
 	Timeout    time.Duration // of a command that asks for none; zero: 2 minutes
 	MaxTimeout time.Duration // that a command can ask for; zero: 10 minutes

@@ -18,8 +18,9 @@ const (
 // capture takes the output of a command. Whatever its size, memory holds only
 // its head and tail; the whole goes to a file as soon as it does not fit.
 type capture struct {
-	dir  string // for the file; empty: there is none
-	keep int    // bytes of the head, and of the tail
+	dir  string                   // for the file; empty: there is none
+	keep int                      // bytes of the head, and of the tail
+	hide func(text string) string // takes secrets out of the file; may be nil
 
 	mu    sync.Mutex
 	head  []byte
@@ -116,12 +117,31 @@ func (c *capture) result(limit int) (text, path string) {
 		tool.Clean(string(head)), cut, where, tool.Clean(string(tail))), path
 }
 
+// hideSecrets writes the closed file anew if it holds a secret. A file that
+// cannot be cleaned is not kept.
+func (c *capture) hideSecrets() {
+	if c.hide == nil {
+		return
+	}
+	data, err := os.ReadFile(c.file.Name())
+	if err == nil {
+		if clean := c.hide(string(data)); clean != string(data) {
+			err = os.WriteFile(c.file.Name(), []byte(clean), 0o600)
+		}
+	}
+	if err != nil && c.fault == nil {
+		c.fault = err
+		_ = os.Remove(c.file.Name())
+	}
+}
+
 // finish closes the file and says where the whole output is.
 func (c *capture) finish() string {
 	if c.file != nil {
 		if err := c.file.Close(); c.fault == nil {
 			c.fault = err
 		}
+		c.hideSecrets()
 	}
 	switch {
 	case c.dir == "":

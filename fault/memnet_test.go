@@ -91,7 +91,9 @@ func TestClientLeavesInABubble(t *testing.T) {
 	bubble(t, "step hang always\n  stall text"+twoCalls, Options{}, func(t *testing.T, r *Running, c *client) {
 		ctx, cancel := context.WithTimeout(context.Background(), 45*time.Second)
 		defer cancel()
-		if g := c.send(ctx, ask(user("x"))); !errors.Is(g.err, context.DeadlineExceeded) || g.text == "" {
+		// The end of the context and that of the connection come in one instant:
+		// either may be what the client sees first. The answer is not whole.
+		if g := c.send(ctx, ask(user("x"))); g.stopped || g.text == "" {
 			t.Errorf("got %v %q", g.err, g.text)
 		}
 		synctest.Wait()

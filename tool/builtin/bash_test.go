@@ -287,7 +287,7 @@ func TestBashProgress(t *testing.T) {
 	var got strings.Builder
 	calls := 0
 	c := tool.Call{Name: "Bash", Progress: func(s string) { got.WriteString(s); calls++ }}
-	b.shell(t.Context(), c, in{"command": "for i in 1 2 3 4 5; do echo tick $i; sleep 0.15; done; sleep 0.3"})
+	b.shell(t.Context(), c, in{"command": "for i in 1 2 3 4 5; do echo tick $i; sleep 0.15; done; sleep 1"})
 	wants(t, got.String(), "tick 1\n", "tick 5\n")
 	if calls < 2 || calls > 10 {
 		t.Errorf("%d reports", calls)

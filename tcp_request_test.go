@@ -31,6 +31,7 @@ var requestTroubles = []trouble{
 	{name: "clean end in the text", least: 1, script: once("cut text 5 end")},
 	{name: "a missing stop event", least: 1, script: once("drop message_delta")},
 	{name: "a broken event", least: 1, script: once("mangle cut content_block_delta")},
+	{name: "a stall in the text", least: 1, script: once("stall text 5")},
 	{name: "401 once, and a new key", least: 1, config: refreshing, script: once("status 401")},
 	{name: "401 without a new key", reason: loop.APIError, script: once("status 401")},
 	{name: "401, and the new key cannot be had", reason: loop.APIError, config: refusing, script: once("status 401")},

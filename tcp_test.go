@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/daruma-agent/daruma"
 	"github.com/daruma-agent/daruma/fault"
@@ -142,7 +143,9 @@ func overTCP(t testing.TB, text string, config func(*daruma.Config)) (*session.E
 		t.Fatal(err)
 	}
 	server := fault.New(script, fault.Options{Scale: 0.01}).Serve(listener)
-	wire, err := anthropic.New(anthropic.Config{BaseURL: server.URL, APIKey: "any-key"})
+	wire, err := anthropic.New(anthropic.Config{
+		BaseURL: server.URL, APIKey: "any-key", Timeouts: anthropic.Timeouts{FirstByte: 3 * time.Second, Bytes: 3 * time.Second, Events: 3 * time.Second},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -210,12 +210,12 @@ func sameButSpace(a, b string) bool {
 
 // A stream that breaks in its text is continued from what the client quotes, too.
 func TestContinuationOfACutStream(t *testing.T) {
-	_, c := serve(t, "step cut\n  cut text 500 reset\n"+essay)
+	_, c := serve(t, "step cut\n  cut text 500 close\n"+essay) // a reset may take back what was sent before it
 	k := &talk{c: c, body: with(ask(), "max_tokens", 5000)}
 	k.say("Tell me a story.")
 	g := k.ask()
 	if g.err == nil || len(g.text) < 300 {
-		t.Skipf("the reset swallowed too much: %d characters", len(g.text))
+		t.Fatalf("the stream broke with %v behind %d characters", g.err, len(g.text))
 	}
 	k.say("The connection broke and the answer was cut off. It began:\n<partial>" + g.text + "</partial>\nContinue exactly where it stopped.")
 	if rest := k.ask(); g.text+rest.text != "The story:"+prose(2400) {

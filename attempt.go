@@ -33,6 +33,7 @@ type attempt struct {
 	handover bool           // another model is due
 	later    time.Duration  // when trying again is worth it, if anyone said so
 	aborted  bool
+	early    early
 	began    time.Time
 	first    time.Duration
 	took     time.Duration
@@ -67,6 +68,7 @@ func (r *run) attempt(req *model.Request, ticket *gate.Ticket, show bool) *attem
 		t.answer.Add(e)
 		if show {
 			r.stream(t, e)
+			r.startEarly(t, e)
 			saved = r.checkpoint(t, saved)
 		}
 		if r.ctx.Err() != nil {
@@ -284,6 +286,7 @@ func (r *run) commit(t *attempt) {
 		Model: t.answer.Model, Stop: string(t.answer.Stop),
 	}
 	r.parts = append(r.parts, m.PlainText())
+	r.early = &t.early
 	r.bill.useful(t)
 	r.heal()
 	r.stopped = string(t.answer.Stop)
@@ -297,7 +300,9 @@ func (r *run) commit(t *attempt) {
 // be run; text that repeats the end of the part before is trimmed.
 func (r *run) keep(t *attempt, o loop.Outcome, step loop.Step) {
 	kept := t.answer.Kept()
+	r.early = &t.early
 	if step.Do != loop.RunTools {
+		r.early.discard(errDiscarded)
 		kept = withoutCalls(kept)
 	}
 	for len(kept) > 0 && (kept[len(kept)-1].Type == message.Thinking || kept[len(kept)-1].Type == message.RedactedThinking) {
@@ -339,6 +344,7 @@ func (r *run) nudge(n loop.Nudge, tail string) {
 
 // retract takes everything back that t streamed.
 func (r *run) retract(t *attempt, cause string) {
+	t.early.discard(errDiscarded)
 	r.bill.wasted(t)
 	r.emit(&session.Retract{Attempt: t.number, Cause: cause, Failure: t.failure, Rule: t.rule, Lost: t.shown(), Spent: t.spent()})
 }

@@ -14,6 +14,9 @@ import (
 // nothing: a broken hook must not keep an agent busy.
 type StopHook func(ctx context.Context, answer *message.Message, active bool) (StopVerdict, error)
 
+// hooked reports whether a hook wants to see c before it runs.
+func (r *run) hooked(*call) bool { return false }
+
 // StopVerdict is what a stop hook says; the zero value lets the run end.
 type StopVerdict struct {
 	Block string // go on, and tell the model this

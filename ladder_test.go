@@ -79,7 +79,7 @@ func TestSummaryThatIsTooLong(t *testing.T) {
 	var script strings.Builder
 	script.WriteString("step long\n  when purpose main, n 11..\n" + refused + "step longer times 2\n  when purpose compact\n" + refused + "model\n" + goodSummary)
 	for i := range 10 {
-		fmt.Fprintf(&script, "  rule r%d once\n    say \"I read on.\" fill=500\n    call Read file_path=\"x\"\n", i)
+		fmt.Fprintf(&script, "  rule r%d once\n    say \"I read on.\" fill=500\n    call Read file_path=\"x%d\"\n", i, i)
 	}
 	p := lab{script: script.String() + "  rule done\n    say \"I know enough.\"\n"}.play(t)
 	p.must(t, loop.Completed)
@@ -212,7 +212,7 @@ func TestRefillCountsTurns(t *testing.T) {
 	}
 	script.WriteString("model\n")
 	for i := range 12 {
-		fmt.Fprintf(&script, "  rule r%d once\n    say \"I read on.\" fill=500\n    call Read file_path=\"x\"\n", i)
+		fmt.Fprintf(&script, "  rule r%d once\n    say \"I read on.\" fill=500\n    call Read file_path=\"x%d\"\n", i, i)
 	}
 	p := lab{script: script.String() + "  rule done\n    say \"I know enough.\"\n"}.play(t)
 	p.must(t, loop.Completed)

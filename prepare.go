@@ -124,7 +124,7 @@ func (r *run) view(rules message.Rules) []*message.Message {
 // measure prepares the next request and says how it stands to the window.
 func (r *run) measure(step loop.Step) loop.Outcome {
 	switch step.Transition {
-	case loop.NextTurn, loop.QueuedPrompt, loop.SpendBudget:
+	case loop.NextTurn, loop.QueuedPrompt, loop.SpendBudget, loop.BreakLoop:
 		r.joinQueued()
 		r.parts = nil
 		if r.turn >= r.cfg.MaxTurns && step.Transition != loop.QueuedPrompt {

@@ -57,13 +57,13 @@ var toReason = map[loop.Reason]lab{
 		c.System, c.Window = []string{strings.Repeat("Be brief and exact. ", 600)}, 3000
 	}},
 	loop.RapidRefillBreaker: {script: "window 2600\n" + fmt.Sprintf(reading, "big")},
+	loop.ToolLoop:           {script: "model\n  rule again\n    call Read file_path=\"a\"\n"},
 	loop.MalformedExhausted: {script: "step broken always\n  reply\n    call-raw Read \"{broken\"\n"},
 }
 
 // toCome are the reasons that no run gives yet, each with what it waits for.
 var toCome = map[loop.Reason]string{
 	loop.HookStopped:              "hooks around tools",
-	loop.ToolLoop:                 "a guard against the same call again and again",
 	loop.SetupFailed:              "given by the command, before there is a run",
 	loop.StructuredRetryExhausted: "structured output",
 	loop.ToolDeferred:             "calls that wait for another day",

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/daruma-agent/daruma/failure"
@@ -65,6 +66,9 @@ type run struct {
 	refills     int                  // summaries in a row that did not last
 	clamp       int                  // max_tokens that fit, once the provider said so; 0: never
 	fixed       map[message.Fix]bool // repairs of the view that the journal knows
+	repeats     repeats
+	early       *early         // calls of the committed answer that run already
+	loose       sync.WaitGroup // of calls that were started early
 }
 
 // begin checks the call, opens the session and makes the run.
@@ -132,6 +136,7 @@ func (r *run) mode() string {
 
 func (a *Agent) end(r *run) {
 	r.cancel(nil)
+	r.loose.Wait()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.state, a.current = r.state, nil
@@ -216,8 +221,7 @@ func (r *run) act(step loop.Step) loop.Outcome {
 }
 
 // enter begins a step, with a context of its own. A prompt that is submitted
-// with [Agent.SubmitNow] ends it; running tools finish, since what they do
-// cannot be taken back (R79).
+// with [Agent.SubmitNow] ends it; tools that run have their own rule (R79).
 func (r *run) enter(do loop.Action) (leave func()) {
 	ctx, stop := context.WithCancelCause(r.base)
 	r.mu.Lock()

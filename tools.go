@@ -2,6 +2,8 @@ package daruma
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -18,37 +20,74 @@ import (
 // call is one tool call on its way to its result.
 type call struct {
 	tool.Call
-	effect tool.Effect
-	denied *tool.Result // permission said no: the result is known
-	stop   bool         // … and the run ends after it
+	effect  tool.Effect
+	unknown bool         // there is no such tool
+	known   *tool.Result // it will not run: this is its result
+	stop    bool         // … and the run ends after it
+	repeats bool         // it was made so often that it leads nowhere
+}
+
+func (r *run) newCall(b message.Block) *call {
+	_, ok := r.cfg.Tools.Lookup(b.Name)
+	return &call{
+		Call:   tool.Call{ID: b.ID, Name: b.Name, Input: b.Input},
+		effect: r.cfg.Tools.Effect(b.Name, b.Input), unknown: !ok,
+	}
+}
+
+// verdict is what came of some calls, for the run.
+type verdict struct {
+	refused bool // the user refused one without a word
+	ran     int  // how many were not mere repetitions
 }
 
 // runTools runs the calls of the last answer. Each gets exactly one result,
 // whatever happens; the results stand in the order of the calls.
 func (r *run) runTools() loop.Outcome {
 	caller, blocks := r.history.Open()
-	outcome := loop.Outcome{Kind: loop.ToolsDone}
 	ids := make([]string, len(blocks))
 	for i, b := range blocks {
 		ids[i] = b.ID
 	}
-	for len(blocks) > 0 {
+	cut, stop := context.WithCancelCause(r.ctx)
+	defer stop(nil)
+	r.cutBy(stop)
+	defer func() { r.early.discard(nil); r.early = nil }()
+
+	var all verdict
+	for len(blocks) > 0 && !all.refused && !errors.Is(context.Cause(cut), errSubmit) {
 		batch := r.batch(blocks)
 		blocks = blocks[len(batch):]
-		if r.runBatch(batch) {
-			outcome.Kind = loop.ToolsRefused
-			r.skip(blocks, "This call was not run: the user refused another one and ended the run.")
-			break
-		}
+		v := r.runBatch(cut, batch)
+		all.refused, all.ran = v.refused, all.ran+v.ran
 	}
-	if r.ctx.Err() != nil {
+	outcome := loop.Outcome{Kind: loop.ToolsDone}
+	switch {
+	case r.ctx.Err() != nil:
 		outcome = r.aborted()
+	case all.refused:
+		outcome.Kind = loop.ToolsRefused
+		r.skip(blocks, "This call was not run: the user refused another one and ended the run.")
+	case len(blocks) > 0:
+		all.ran += len(blocks)
+		r.skip(blocks, "This call was not run: the user sent a new message meanwhile.")
 	}
 	if outcome.Cause == loop.ByShutdown {
 		return outcome // a resume must see which calls are in doubt (R88)
 	}
+	if outcome.Kind == loop.ToolsDone && all.ran == 0 && len(ids) > 0 {
+		outcome.Kind = loop.Repeated
+	}
 	r.emit(&session.Results{ID: r.history.NextID(), Caller: caller.ID, Calls: ids})
 	return outcome
+}
+
+// cutBy lets a prompt that does not want to wait end what stop ends: calls that
+// change nothing, and those that have not begun (R79).
+func (r *run) cutBy(stop context.CancelCauseFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stop = stop
 }
 
 // batch takes calls from the front that may run together: pure ones, as many
@@ -56,7 +95,7 @@ func (r *run) runTools() loop.Outcome {
 func (r *run) batch(blocks []message.Block) []*call {
 	var batch []*call
 	for _, b := range blocks {
-		c := &call{Call: tool.Call{ID: b.ID, Name: b.Name, Input: b.Input}, effect: r.cfg.Tools.Effect(b.Name, b.Input)}
+		c := r.newCall(b)
 		alone := c.effect != tool.Pure
 		if len(batch) > 0 && (alone || len(batch) == r.cfg.Parallel) {
 			break
@@ -82,20 +121,27 @@ type update struct {
 	took   time.Duration
 }
 
-// runBatch decides about the calls of batch, runs them together and reports
-// whether the user ended the run by refusing one.
-func (r *run) runBatch(batch []*call) (refused bool) {
+// runBatch decides about the calls of batch and runs them together. When cut
+// ends, those that change nothing end with it.
+func (r *run) runBatch(cut context.Context, batch []*call) verdict {
+	var v verdict
 	for _, c := range batch {
-		r.permit(c)
-		refused = refused || c.stop
+		r.judge(c)
+		v.refused = v.refused || c.stop
+		if !c.repeats {
+			v.ran++
+		}
 	}
 	updates := make(chan update)
 	var running sync.WaitGroup
 	for _, c := range batch {
-		if c.denied == nil && c.effect != tool.Pure {
+		ctx := r.ctx
+		if c.effect == tool.Pure {
+			ctx = cut
+		} else if c.known == nil {
 			r.emit(&session.Intent{Call: c.ID, Name: c.Name, Effect: string(c.effect), Input: c.Input})
 		}
-		running.Go(func() { r.work(c, updates) })
+		running.Go(func() { r.work(ctx, c, updates) })
 	}
 	go func() { running.Wait(); close(updates) }()
 	// A consumer that panics leaves nobody stuck: what comes is thrown away.
@@ -108,17 +154,34 @@ func (r *run) runBatch(batch []*call) (refused bool) {
 	for u := range updates {
 		r.take(u)
 	}
-	return refused
+	return v
+}
+
+// judge decides whether a call runs.
+func (r *run) judge(c *call) {
+	if n := r.repeats.nowhere(c); n > 0 && r.ctx.Err() == nil {
+		refusal := tool.Refuse(tool.ClassRepeated, fmt.Sprintf("This call was not run: it was made %d times before with the same result, "+
+			"and nothing has changed since. Making it again leads nowhere. Do something else, or say what keeps you from going on.", n))
+		c.known, c.repeats = &refusal, true
+		return
+	}
+	r.permit(c)
 }
 
 // work runs one call, in its own goroutine.
-func (r *run) work(c *call, updates chan<- update) {
-	began := time.Now()
-	if c.denied != nil {
-		updates <- update{call: c, result: c.denied}
+func (r *run) work(ctx context.Context, c *call, updates chan<- update) {
+	if c.known != nil {
+		updates <- update{call: c, result: c.known}
 		return
 	}
-	c.Progress = func(text string) { updates <- update{call: c, text: text} }
+	progress := func(text string) { updates <- update{call: c, text: text} }
+	if e := r.early.of(c); e != nil {
+		result := e.adopt(ctx, progress)
+		updates <- update{call: c, result: &result, took: e.took}
+		return
+	}
+	began := time.Now()
+	c.Progress = progress
 	c.Started = func(group int, start time.Time) error {
 		ack := make(chan error)
 		updates <- update{call: c, group: group, start: start, ack: ack}
@@ -127,7 +190,7 @@ func (r *run) work(c *call, updates chan<- update) {
 	if r.cfg.Files != nil {
 		c.Saved = func(path string, before, after []byte) error { return r.saveFile(c, path, before, after, updates) }
 	}
-	result := r.cfg.Tools.Run(r.ctx, c.Call)
+	result := r.cfg.Tools.Run(ctx, c.Call)
 	updates <- update{call: c, result: &result, took: time.Since(began)}
 }
 
@@ -168,6 +231,11 @@ func (r *run) take(u update) {
 func (r *run) result(c *call, u update) {
 	block := message.Block{
 		Type: message.ToolResult, ToolUseID: c.ID, IsError: u.result.IsError, Content: r.clean(u.result.Content),
+	}
+	if c.repeats {
+		r.repeats.again(c)
+	} else {
+		r.repeats.add(c, block)
 	}
 	if u.result.Denied {
 		r.denials = append(r.denials, session.Denial{Tool: c.Name, Call: c.ID, Input: c.Input})
@@ -212,7 +280,7 @@ func (r *run) skip(blocks []message.Block, why string) {
 // an unknown tool needs no permission: it will not run.
 func (r *run) permit(c *call) {
 	p := r.cfg.Permission
-	if _, known := r.cfg.Tools.Lookup(c.Name); p == nil || !known || r.ctx.Err() != nil {
+	if p == nil || c.unknown || r.ctx.Err() != nil {
 		return
 	}
 	access := func(input jsontext.Value) tool.Access { return r.cfg.Tools.Access(c.Name, input) }
@@ -228,7 +296,7 @@ func (r *run) permit(c *call) {
 	if !allowed {
 		refusal := tool.Refuse(tool.ClassDenied, d.Message)
 		refusal.Denied = true
-		c.denied, c.stop = &refusal, d.Interrupt
+		c.known, c.stop = &refusal, d.Interrupt
 		return
 	}
 	if d.Input != nil {

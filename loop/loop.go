@@ -187,6 +187,8 @@ func lastStep(o Outcome) Step {
 		return Step{Reason: HookStopped}
 	case ToolsRefused:
 		return Step{Reason: AbortedTools}
+	case Repeated:
+		return Step{Reason: ToolLoop, Surface: true}
 	case HooksStopped, HooksBlocked:
 		return Step{Reason: StopHookPrevented}
 	}

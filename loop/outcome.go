@@ -29,6 +29,7 @@ const (
 	ToolsDone                            // of RunTools: every call has its result
 	ToolsStopped                         // of RunTools: a hook ends the run
 	ToolsRefused                         // of RunTools: the user refused without a word
+	Repeated                             // of RunTools: every call repeats what led nowhere, and none was run
 	HooksPassed                          // of RunHooks: nothing objects
 	HooksBlocked                         // of RunHooks: the answer is not accepted
 	HooksStopped                         // of RunHooks: a hook ends the run
@@ -124,7 +125,7 @@ var reported = map[Action][]OutcomeKind{
 	Sample: {Answered, Called, Truncated, WindowFull, Malformed, Failed, Overloaded,
 		Broken, Empty, Paused, Refused},
 	Reduce:   {Reduced, Unchanged},
-	RunTools: {ToolsDone, ToolsStopped, ToolsRefused},
+	RunTools: {ToolsDone, ToolsStopped, ToolsRefused, Repeated},
 	RunHooks: {HooksPassed, HooksBlocked, HooksStopped, BudgetLeft, Prompted},
 }
 

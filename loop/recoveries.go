@@ -65,6 +65,7 @@ var table = []*Recovery{
 	fallback,
 	afterRefusal,
 	hookBlocked,
+	breakLoop,
 }
 
 // Draft returns the changes that the recoveries used so far make.

@@ -18,7 +18,7 @@ var kindNames = [...]string{
 	Truncated: "truncated", WindowFull: "window_full", Malformed: "malformed", Failed: "failed",
 	Overloaded: "overloaded", Broken: "broken", Empty: "empty", Paused: "paused", Refused: "refused",
 	Reduced: "reduced", Unchanged: "unchanged", ToolsDone: "tools_done", ToolsStopped: "tools_stopped",
-	ToolsRefused: "tools_refused", HooksPassed: "hooks_passed", HooksBlocked: "hooks_blocked",
+	ToolsRefused: "tools_refused", Repeated: "repeated", HooksPassed: "hooks_passed", HooksBlocked: "hooks_blocked",
 	HooksStopped: "hooks_stopped", BudgetLeft: "budget_left", Aborted: "aborted", BudgetReached: "budget_reached",
 }
 

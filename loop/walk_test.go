@@ -58,6 +58,12 @@ func external(step Step) bool {
 	return step.Transition == NextTurn || step.Transition == QueuedPrompt || step.Transition == SpendBudget
 }
 
+// newAnswer reports whether step asks for an answer behind one that was whole,
+// so that what is counted per answer begins anew.
+func newAnswer(step Step) bool {
+	return slices.ContainsFunc(table, func(r *Recovery) bool { return r.Progress && r.Name == step.Transition })
+}
+
 type edge struct {
 	from State
 	out  Outcome
@@ -122,7 +128,7 @@ var small = map[Transition]int{
 // in its way. go test ./loop -full walks with all of them at once.
 var halves = map[string][]Transition{
 	"around the context": {AfterRefusal, Flatten, StripThinking, AskForm, ResumePause, RepeatCall},
-	"around the answer":  {CollapseDrain, ProactiveCompact, WindowCompact, ContinueBroken, AskAgain, StripMedia},
+	"around the answer":  {BreakLoop, CollapseDrain, ProactiveCompact, WindowCompact, ContinueBroken, AskAgain, StripMedia},
 }
 
 func TestWalk(t *testing.T) {
@@ -179,12 +185,12 @@ func broken(c *Core, e edge) string {
 		switch {
 		case i >= len(table) && used > 0, i < len(table) && used > c.limits[i]:
 			return "a recovery was used above its limit"
-		case used < e.from.Used[i] && !external(e.step) && e.step.Transition != HookBlocked:
+		case used < e.from.Used[i] && !external(e.step) && !newAnswer(e.step):
 			return "a spent recovery came back"
 		case used < e.from.Used[i] && table[i].Scope >= PerRun:
 			return "a run-wide count was reset"
-		case used < e.from.Used[i] && e.step.Transition == HookBlocked && table[i].Scope > PerAnswer:
-			return "a stop hook reset a count of the turn (R56)"
+		case used < e.from.Used[i] && newAnswer(e.step) && table[i].Scope > PerAnswer:
+			return "what asks for a new answer reset a count of the turn (R56)"
 		}
 	}
 	return ""
@@ -236,7 +242,7 @@ func TestImpossibleOutcomesEndTheRun(t *testing.T) {
 // first and when recoveries are spent. Read the difference before you accept it.
 func TestGolden(t *testing.T) {
 	tiny := maps.Clone(small)
-	for _, name := range []Transition{AfterRefusal, RepeatCall, ContinueBroken, Flatten, StripMedia, AskAgain, AskForm, ResumePause} {
+	for _, name := range []Transition{AfterRefusal, BreakLoop, RepeatCall, ContinueBroken, Flatten, StripMedia, AskAgain, AskForm, ResumePause} {
 		tiny[name] = 0
 	}
 	rows := map[string][]failure.Kind{}

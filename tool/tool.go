@@ -72,6 +72,19 @@ type Call struct {
 	// there) and what it is about to hold, so that it can be taken back; an
 	// error means: do not change it. May be nil.
 	Saved func(path string, before, after []byte) error
+	// OnCommit takes what must not count before the answer that makes the call
+	// is part of the conversation; nil: it is. Use [Call.Committed].
+	OnCommit func(func())
+}
+
+// Committed calls f once the answer that makes the call is part of the
+// conversation, which an early call cannot know.
+func (c Call) Committed(f func()) {
+	if c.OnCommit == nil {
+		f()
+		return
+	}
+	c.OnCommit(f)
 }
 
 // Result is what came of a call. The zero Result is an empty success.
@@ -110,5 +123,6 @@ const (
 	ClassTimeout     = "Timeout"
 	ClassExit        = "ShellExit"
 	ClassAborted     = "Aborted"
+	ClassRepeated    = "Repeated" // it leads nowhere, as often before
 	ClassUnknown     = "unknown"
 )

@@ -263,6 +263,7 @@ var decisions = map[string]string{
 	"strip_thinking_retry":       "leaving out the thinking",
 	"pause_turn_resume":          "letting the server go on",
 	"stop_hook_blocking":         "going on as the hook says",
+	"break_loop":                 "its calls lead nowhere and were not run",
 	"token_budget_continuation":  "going on with the task",
 }
 

@@ -53,7 +53,7 @@ func (r *run) record(o loop.Outcome, step loop.Step) {
 	if step.Transition == loop.KeptCalls {
 		used, limit = 1, 1 // no row of the table, but a way back all the same
 	}
-	if step.Transition == loop.None || limit == 0 || !changes(step) {
+	if step.Transition == loop.None || limit == 0 || !changes(o, step) {
 		return
 	}
 	cause := o.Failure
@@ -89,9 +89,9 @@ func (r *run) record(o loop.Outcome, step loop.Step) {
 
 // changes reports whether step is the recovery itself and not the road after
 // it, which carries its name along.
-func changes(step loop.Step) bool {
+func changes(o loop.Outcome, step loop.Step) bool {
 	return step.Discard || step.Keep || step.Do == loop.Reduce || step.Nudge != loop.NoNudge ||
-		step.Transition == loop.HookBlocked
+		o.Kind == loop.HooksBlocked || o.Kind == loop.Repeated
 }
 
 // heal closes every open record: an answer came.

@@ -144,7 +144,7 @@ var outcomes = map[string]string{
 	"refused": "the model refused", "unchanged": "the conversation could not be made smaller that way",
 	"measured over": "the window is nearly full", "measured blocked": "the request would not fit the window",
 	"broken text": "the connection broke behind a long text", "broken after_calls": "the connection broke behind complete calls",
-	"hooks_blocked": "a stop hook did not accept the answer", "aborted user": "interrupted",
+	"hooks_blocked": "a stop hook did not accept the answer", "repeated": "its calls lead nowhere", "aborted user": "interrupted",
 	"aborted shutdown": "the process was told to end", "aborted consumer": "whoever read the output left",
 	"aborted submit": "another prompt came in",
 }

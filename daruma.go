@@ -95,11 +95,17 @@ type Config struct {
 	// word for word beside the user's messages: open todos, files touched.
 	Carry func(budget int) []string
 
+	SubAgents *SubAgents // nil: there are none
+
 	Redact  failure.Redactor    // knows the secrets that must not leave
 	Observe func(session.Event) // sees every event before the consumer does
 	Rand    func() float64      // chance in [0,1) for jitter; nil means math/rand
 	Build   string              // version, for the journal
 	Dir     string              // working directory, for the journal
+
+	parent string // session of the agent above this one …
+	depth  int    // … at which level it is …
+	purse  *purse // … and the money of all of them
 }
 
 // RecoveryBudget is what may be lost to failures in one run; zero means no
@@ -122,6 +128,7 @@ const maxChain = 4
 type Agent struct {
 	cfg     Config
 	core    *loop.Core
+	alone   *tool.Set // the tools without that for sub-agents
 	policy  retry.Policy
 	history *session.History
 	state   loop.State // of the last run: session-wide counts
@@ -168,7 +175,13 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Float64
 	}
-	a := &Agent{cfg: cfg, core: loop.New(limits(cfg)), policy: retry.Default(), history: cfg.History, scale: newScale()}
+	a := &Agent{cfg: cfg, core: loop.New(limits(cfg)), alone: cfg.Tools, policy: retry.Default(), history: cfg.History, scale: newScale()}
+	if cfg.SubAgents != nil {
+		var err error
+		if a.cfg.Tools, err = cfg.Tools.With(a.agentTool()); err != nil {
+			return nil, fmt.Errorf("new agent: %w", err)
+		}
+	}
 	if cfg.Retry != nil {
 		a.policy = *cfg.Retry
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -48,7 +49,7 @@ func (l lab) play(t *testing.T) *played {
 
 func (l lab) run(t *testing.T, p *played) {
 	agent, finish := simulated(t, l.script, func(cfg *daruma.Config) {
-		cfg.Wire, cfg.Models = &witness{cfg.Wire.(*anthropic.Client), &p.sent}, []string{"claude-a"}
+		cfg.Wire, cfg.Models = &witness{Client: cfg.Wire.(*anthropic.Client), sent: &p.sent}, []string{"claude-a"}
 		if l.config != nil {
 			l.config(cfg)
 		}
@@ -83,10 +84,13 @@ func (l lab) run(t *testing.T, p *played) {
 type witness struct {
 	*anthropic.Client
 	sent *[]*model.Request
+	mu   sync.Mutex // sub-agents ask at the same time
 }
 
 func (w *witness) Stream(ctx context.Context, r *model.Request) iter.Seq2[model.Event, error] {
+	w.mu.Lock()
 	*w.sent = append(*w.sent, r)
+	w.mu.Unlock()
 	return w.Client.Stream(ctx, r)
 }
 

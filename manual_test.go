@@ -17,7 +17,7 @@ func TestManualCompaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent []*model.Request
 		agent, finish := simulated(t, task, func(cfg *daruma.Config) {
-			cfg.Wire = &witness{cfg.Wire.(*anthropic.Client), &sent}
+			cfg.Wire = &witness{Client: cfg.Wire.(*anthropic.Client), sent: &sent}
 		})
 		goesOn(t, agent)
 		before := len(agent.History().Messages)

@@ -10,6 +10,14 @@ import (
 	"github.com/daruma-agent/daruma/session"
 )
 
+// source says on whose behalf the conversation is asked about (R19).
+func (r *run) source() model.Source {
+	if r.cfg.depth > 0 {
+		return model.SubAgent
+	}
+	return model.Main
+}
+
 // build makes the next request from the state of this moment: the model, the
 // output room and the view can change between two tries.
 func (r *run) build(source model.Source) *model.Request { return r.buildFor(r.modelName(), source) }
@@ -135,7 +143,7 @@ func (r *run) measure(step loop.Step) loop.Outcome {
 	if b := r.spentUp(); b != loop.NoBudget {
 		return loop.Outcome{Kind: loop.BudgetReached, Budget: b}
 	}
-	req := r.build(model.Main)
+	req := r.build(r.source())
 	window := r.scale.window(req.Model, r.cfg.Window)
 	size := fit(r.scale, req, window)
 	if size == loop.Over && r.failedSummaries >= failuresToStop {
@@ -150,7 +158,7 @@ func (r *run) spentUp() loop.Budget {
 	over := func(used, limit float64) bool { return limit > 0 && used >= limit }
 	b, lost := &r.bill, r.cfg.Recovery
 	switch {
-	case over(b.total.USD, r.cfg.MaxUSD), over(b.waste.USD, lost.USD):
+	case over(b.purse.paid(), r.cfg.MaxUSD), over(b.waste.USD, lost.USD):
 		return loop.Money
 	case over(float64(b.waste.Usage.Output), float64(lost.Tokens)):
 		return loop.Tokens

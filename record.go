@@ -140,26 +140,35 @@ func brief(s string) string {
 type bill struct {
 	total, waste session.Total
 	api          time.Duration
+	purse        *purse        // of the run and of all agents below it
 	lost         time.Duration // of api: in attempts that were taken back
 }
 
-func (b *bill) useful(t *attempt) { b.add(&b.total, t); b.api += t.took }
+func (b *bill) useful(t *attempt) {
+	b.add(&b.total, t)
+	b.purse.pay(t.spent().USD)
+	b.api += t.took
+}
+
+// child adds what a sub-agent used; the purse knows already.
+func (b *bill) child(d *Delegated) {
+	b.total.Add(d.total)
+	b.waste.Add(d.wasted)
+}
 
 func (b *bill) wasted(t *attempt) {
 	b.add(&b.total, t)
 	b.add(&b.waste, t)
+	b.purse.pay(t.spent().USD)
 	b.api += t.took
 	b.lost += t.took
 }
 
 func (*bill) add(to *session.Total, t *attempt) {
 	s := t.spent()
-	to.Usage.Input += s.Usage.Input
-	to.Usage.Output += s.Usage.Output
-	to.Usage.CacheRead += s.Usage.CacheRead
-	to.Usage.CacheWrite += s.Usage.CacheWrite
-	to.USD += s.USD
+	one := session.Total{Usage: s.Usage, USD: s.USD}
 	if s.Unknown {
-		to.Unknown++
+		one.Unknown = 1
 	}
+	to.Add(one)
 }

@@ -17,7 +17,7 @@ const keepText = 2000
 
 // sample asks the model for the next answer of the conversation.
 func (r *run) sample() loop.Outcome {
-	t := r.request(func() *model.Request { return r.build(model.Main) }, true)
+	t := r.request(func() *model.Request { return r.build(r.source()) }, true)
 	if t == nil {
 		return r.aborted()
 	}
@@ -120,7 +120,7 @@ func (r *run) facts(t *attempt) retry.Facts {
 // another reports whether another model could answer in the place of t's.
 func (r *run) another(t *attempt) bool {
 	switch t.request.Source {
-	case model.Main:
+	case model.Main, model.SubAgent:
 		return r.models() > 0
 	case model.Compact:
 		return r.spare

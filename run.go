@@ -1,6 +1,7 @@
 package daruma
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +68,8 @@ type run struct {
 	clamp       int                  // max_tokens that fit, once the provider said so; 0: never
 	fixed       map[message.Fix]bool // repairs of the view that the journal knows
 	repeats     repeats
-	early       *early         // calls of the committed answer that run already
+	early       *early // calls of the committed answer that run already
+	children    children
 	loose       sync.WaitGroup // of calls that were started early
 }
 
@@ -90,6 +92,7 @@ func (a *Agent) begin(ctx context.Context, prompt string, goOn bool, yield func(
 		return nil, ErrRunning
 	}
 	r.number = a.history.Runs + 1
+	r.bill.purse = cmp.Or(a.cfg.purse, &purse{})
 	r.state = a.core.NextRun(a.state)
 	if err := r.open(goOn); err != nil {
 		cancel(nil)
@@ -108,7 +111,7 @@ func (r *run) open(goOn bool) error {
 		first = append(first, &session.Start{
 			Build: r.cfg.Build, Dir: r.cfg.Dir, Model: r.cfg.Models[0], Fallbacks: r.cfg.Models[1:],
 			Tools: r.cfg.Tools.Names(), Permission: r.mode(), Resumed: len(r.history.Messages) > 0,
-			PID: os.Getpid(), Host: host,
+			PID: os.Getpid(), Host: host, Parent: r.cfg.parent,
 		})
 	}
 	if r.cfg.Name != "" && !r.started && r.cfg.Name != r.history.Name {
@@ -286,6 +289,9 @@ func (r *run) settleEarlierLife() {
 			text = "The run ended while this call was in progress: it may have taken effect, in part or in full. " +
 				"Check what it did before you repeat it."
 		}
+		if id := r.history.ChildOf(c.ID); id != "" {
+			text += fmt.Sprintf(" Its agent can go on: call %s with resume=%q.", AgentTool, id)
+		}
 		r.emit(&session.Result{Call: c.ID, Name: c.Name, Block: message.TextResult(c.ID, text, true), Class: tool.ClassAborted})
 	}
 	r.emit(&session.Results{ID: r.history.NextID(), Caller: caller.ID, Calls: ids})
@@ -328,7 +334,7 @@ func (r *run) emit(body session.Body) {
 var syncs = map[session.Type]bool{
 	session.TypeMessage: true, session.TypeCommit: true, session.TypeContinue: true, session.TypeIntent: true,
 	session.TypeResult: true, session.TypeCompaction: true, session.TypeEnd: true,
-	session.TypeFileSaved: true,
+	session.TypeFileSaved: true, session.TypeChild: true,
 }
 
 func (r *run) write(e session.Event) error {

@@ -90,13 +90,13 @@ func (r *run) cutBy(stop context.CancelCauseFunc) {
 	r.stop = stop
 }
 
-// batch takes calls from the front that may run together: pure ones, as many
-// as may run at once, or a single one that is not pure (R75).
+// batch takes calls from the front that may run together, as many as may run at
+// once, or a single one that must run alone (R75).
 func (r *run) batch(blocks []message.Block) []*call {
 	var batch []*call
 	for _, b := range blocks {
 		c := r.newCall(b)
-		alone := c.effect != tool.Pure
+		alone := !r.cfg.Tools.Concurrent(c.Name, c.Input)
 		if len(batch) > 0 && (alone || len(batch) == r.cfg.Parallel) {
 			break
 		}
@@ -160,12 +160,21 @@ func (r *run) runBatch(cut context.Context, batch []*call) verdict {
 // judge decides whether a call runs.
 func (r *run) judge(c *call) {
 	if n := r.repeats.nowhere(c); n > 0 && r.ctx.Err() == nil {
-		refusal := tool.Refuse(tool.ClassRepeated, fmt.Sprintf("This call was not run: it was made %d times before with the same result, "+
+		c.refuse(tool.ClassRepeated, fmt.Sprintf("This call was not run: it was made %d times before with the same result, "+
 			"and nothing has changed since. Making it again leads nowhere. Do something else, or say what keeps you from going on.", n))
-		c.known, c.repeats = &refusal, true
+		c.repeats = true
 		return
 	}
 	r.permit(c)
+	if c.known == nil && r.ctx.Err() == nil {
+		r.assign(c)
+	}
+}
+
+// refuse gives a call that will not run its result.
+func (c *call) refuse(class, text string) {
+	refusal := tool.Refuse(class, text)
+	c.known = &refusal
 }
 
 // work runs one call, in its own goroutine.
@@ -237,6 +246,9 @@ func (r *run) result(c *call, u update) {
 	} else {
 		r.repeats.add(c, block)
 	}
+	if d, ok := u.result.Output.(*Delegated); ok {
+		r.bill.child(d)
+	}
 	if u.result.Denied {
 		r.denials = append(r.denials, session.Denial{Tool: c.Name, Call: c.ID, Input: c.Input})
 	}
@@ -294,9 +306,8 @@ func (r *run) permit(c *call) {
 		r.remember(d.Remember)
 	}
 	if !allowed {
-		refusal := tool.Refuse(tool.ClassDenied, d.Message)
-		refusal.Denied = true
-		c.known, c.stop = &refusal, d.Interrupt
+		c.refuse(tool.ClassDenied, d.Message)
+		c.known.Denied, c.stop = true, d.Interrupt
 		return
 	}
 	if d.Input != nil {

@@ -36,6 +36,7 @@ const (
 	TypeNotice     Type = "notice"
 	TypeName       Type = "session_name"
 	TypeFileSaved  Type = "file_saved"
+	TypeChild      Type = "subagent_start"
 	TypeEnd        Type = "run_end"
 )
 
@@ -65,6 +66,7 @@ var bodies = map[Type]func() Body{
 	TypeNotice:     func() Body { return new(Notice) },
 	TypeName:       func() Body { return new(Name) },
 	TypeFileSaved:  func() Body { return new(FileSaved) },
+	TypeChild:      func() Body { return new(Child) },
 	TypeEnd:        func() Body { return new(End) },
 }
 
@@ -322,6 +324,16 @@ type Total struct {
 	Usage   Tokens  `json:"usage"`
 	USD     float64 `json:"usd"`
 	Unknown int     `json:"unknown,omitzero"` // attempts whose cost is not known
+}
+
+// Add adds what others used.
+func (t *Total) Add(o Total) {
+	t.Usage.Input += o.Usage.Input
+	t.Usage.Output += o.Usage.Output
+	t.Usage.CacheRead += o.Usage.CacheRead
+	t.Usage.CacheWrite += o.Usage.CacheWrite
+	t.USD += o.USD
+	t.Unknown += o.Unknown
 }
 
 // End is the last event of every run, and the only one of its kind in it.

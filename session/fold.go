@@ -25,8 +25,9 @@ type History struct {
 	Recoveries int
 	Attempt    *Begin // the attempt without end, if any
 	Partial    string // its last checkpoint
-	Running    bool   // the last run has no end
-	End        *End   // of the last run that has one
+	Children   []*Child
+	Running    bool // the last run has no end
+	End        *End // of the last run that has one
 
 	ids int // highest number in a message ID
 }
@@ -78,6 +79,8 @@ func (h *History) Apply(e Event) {
 		h.Attempt, h.Partial = nil, ""
 	case *Recovery:
 		h.Recoveries = max(h.Recoveries, b.ID)
+	case *Child:
+		h.Children = append(h.Children, b)
 	case *Intent:
 		h.intent(b)
 	case *Result:

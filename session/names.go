@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/daruma-agent/daruma/message"
@@ -44,6 +45,9 @@ func (s Store) glob(id, rest string) (string, error) {
 	}
 	for _, dir := range []string{s.folder(), filepath.Join(s.Dir, "*")} {
 		found, _ := filepath.Glob(filepath.Join(dir, id+rest))
+		if !IsChild(id) { // whoever means a sub-agent writes so
+			found = slices.DeleteFunc(found, func(path string) bool { return IsChild(filepath.Base(path)) })
+		}
 		if len(found) == 1 || len(found) > 1 && rest == ".jsonl" {
 			return found[0], nil
 		}

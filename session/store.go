@@ -110,7 +110,8 @@ func (s Store) Load(id string) (*History, error) {
 	return h, err
 }
 
-// List returns the sessions of the project, newest first.
+// List returns the sessions of the project, newest first, without those of
+// sub-agents.
 func (s Store) List() ([]Summary, error) {
 	entries, err := os.ReadDir(s.folder())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,7 +124,7 @@ func (s Store) List() ([]Summary, error) {
 	for _, entry := range entries {
 		id, ok := strings.CutSuffix(entry.Name(), ".jsonl")
 		info, err := entry.Info()
-		if !ok || err != nil || info.Size() == 0 {
+		if !ok || IsChild(id) || err != nil || info.Size() == 0 {
 			continue
 		}
 		out = append(out, Summary{

@@ -32,5 +32,6 @@ func (*Repair) Type() Type     { return TypeRepair }
 func (*Mismatch) Type() Type   { return TypeMismatch }
 func (*Notice) Type() Type     { return TypeNotice }
 func (*FileSaved) Type() Type  { return TypeFileSaved }
+func (*Child) Type() Type      { return TypeChild }
 func (*Name) Type() Type       { return TypeName }
 func (*End) Type() Type        { return TypeEnd }

@@ -86,6 +86,38 @@ func (s *Set) Effect(name string, input jsontext.Value) (effect Effect) {
 	return t.Effect(input)
 }
 
+// Concurrent reports whether a call may run beside others (R75). Whatever goes
+// wrong in judging makes it one that runs alone.
+func (s *Set) Concurrent(name string, input jsontext.Value) (beside bool) {
+	t, ok := s.Lookup(name)
+	if !ok {
+		return false
+	}
+	defer func() {
+		if recover() != nil {
+			beside = false
+		}
+	}()
+	if c, ok := t.(Concurrent); ok {
+		return c.Concurrent(input)
+	}
+	return t.Effect(input) == Pure
+}
+
+// With returns a set that has t, too.
+func (s *Set) With(t Tool) (*Set, error) {
+	tools := make([]Tool, 0, len(s.names)+1)
+	for _, name := range s.names {
+		tools = append(tools, s.entries[name].tool)
+	}
+	more, err := NewSet(append(tools, t)...)
+	if err != nil {
+		return nil, err
+	}
+	more.Spill, more.Hide, more.Patience = s.Spill, s.Hide, s.Patience
+	return more, nil
+}
+
 // Access says what one call would touch; [AccessOther] if that cannot be told.
 func (s *Set) Access(name string, input jsontext.Value) (access Access) {
 	t, ok := s.Lookup(name)

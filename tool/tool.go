@@ -36,6 +36,12 @@ type Tool interface {
 	Run(ctx context.Context, call Call) Result
 }
 
+// Concurrent is a tool that says itself which calls may run beside others (R75).
+// Of all other tools the pure calls may.
+type Concurrent interface {
+	Concurrent(input jsontext.Value) bool
+}
+
 // AccessKind groups what permission rules speak about.
 type AccessKind string
 

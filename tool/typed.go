@@ -21,6 +21,7 @@ type Typed[In any] struct {
 	Description string
 	Judge       func(In) Effect // nil: [Unsafe]
 	Touch       func(In) Access // nil: [AccessOther]
+	Beside      func(In) bool   // may run beside others; nil: if it is [Pure]
 	Do          func(context.Context, Call, In) Result
 
 	once sync.Once
@@ -52,6 +53,15 @@ func (t *Typed[In]) Access(input jsontext.Value) Access {
 		return Access{Kind: AccessOther}
 	}
 	return t.Touch(in)
+}
+
+// Concurrent implements [Concurrent].
+func (t *Typed[In]) Concurrent(input jsontext.Value) bool {
+	in, err := t.parse(input)
+	if t.Beside == nil || err != nil {
+		return t.Effect(input) == Pure
+	}
+	return t.Beside(in)
 }
 
 // Run implements [Tool].

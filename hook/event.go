@@ -147,8 +147,12 @@ func Table() string {
 	}
 	for _, t := range traits {
 		fields := mark(len(t.fields) > 0, "`"+strings.Join(t.fields, "`, `")+"`")
+		code := string(t.exit2)
+		if t.deaf {
+			code = "ignored"
+		}
 		cells := []string{
-			"`" + string(t.event) + "`", mark(t.matched != "", t.matched), string(t.exit2), mark(t.block, "yes"), fields,
+			"`" + string(t.event) + "`", mark(t.matched != "", t.matched), code, mark(t.block, "yes"), fields,
 			mark(t.plain, "context"), t.limit().String(), t.failure(),
 		}
 		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")

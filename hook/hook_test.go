@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,4 +72,63 @@ func example(e Event, c Common) Input {
 		}
 	}
 	panic("no example of " + string(e))
+}
+
+// words are kinds of output.
+var words = []string{"json", "plain", "broken"}
+
+// yes is what a hook says that agrees to all and wants all.
+var yes = map[Event]string{
+	PreToolUse:        `"permissionDecision":"allow","permissionDecisionReason":"fine"`,
+	PermissionRequest: `"decision":{"behavior":"allow"}`,
+	PostToolUse:       `"updatedToolOutput":"other"`,
+	UserPromptSubmit:  `"additionalContext":"context","sessionTitle":"title"`,
+	SessionStart:      `"additionalContext":"context","initialUserMessage":"begin"`,
+	RecoveryStart:     `"action":"fallback","model":"other"`,
+}
+
+func says(e Event, word string) string {
+	specific, ok := yes[e]
+	if !ok {
+		specific = `"additionalContext":"context"`
+	}
+	decision := `"decision":"block","reason":"why",`
+	if e == PreToolUse {
+		decision = ""
+	}
+	whole := `{` + decision + `"systemMessage":"hello","hookSpecificOutput":{"hookEventName":"` + string(e) + `",` + specific + `}}`
+	switch word {
+	case "plain":
+		return "plain words"
+	case "broken":
+		return whole[:len(whole)-3]
+	}
+	return whole
+}
+
+// golden compares text with a file.
+func golden(t *testing.T, name, text string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, wanted := strings.Split(text, "\n"), strings.Split(string(want), "\n")
+	for i := range max(len(have), len(wanted)) {
+		a, b := "", ""
+		if i < len(have) {
+			a = have[i]
+		}
+		if i < len(wanted) {
+			b = wanted[i]
+		}
+		if a != b {
+			t.Errorf("%s:%d:\n got %s\nwant %s", name, i+1, a, b)
+		}
+	}
 }

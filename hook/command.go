@@ -38,7 +38,10 @@ func (h *Hooks) command(ctx context.Context, e *Entry, in Input, data []byte) ra
 	}
 	p := process{
 		path: path, argv: argv, dir: in.Dir, env: h.cfg.Env, input: data, limit: e.Limit, grace: h.cfg.Grace,
-		set: map[string]string{"CLAUDE_PROJECT_DIR": project, "DARUMA_PROJECT_DIR": project, "PWD": in.Dir},
+		set: map[string]string{"CLAUDE_PROJECT_DIR": project, "DARUMA_PROJECT_DIR": project},
+	}
+	if in.Dir != "" {
+		p.set["PWD"] = in.Dir
 	}
 	return p.run(ctx)
 }

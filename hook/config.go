@@ -70,8 +70,8 @@ type Config struct {
 	Transport http.RoundTripper
 	// OutputDir gets the whole of texts that are cut; empty: they are not kept.
 	OutputDir string
-	// Observe is told of each hook that begins (with a nil result) and ends, one
-	// call at a time. May be nil.
+	// Observe is told of each hook that begins (with a nil result) and of what came
+	// of it, when all of the event have ended; one call at a time. May be nil.
 	Observe func(e Entry, r *Result)
 	// Parallel is how many hooks of one event run at once (0: 16), MaxAsync how
 	// many that nobody waits for run in all (0: 16; more are not started).

@@ -67,6 +67,8 @@ func judge(t trait, r raw) verdict {
 		v.reply, unreadable = parseReply(t, out)
 	case r.http && len(out) > 0:
 		unreadable = fmt.Errorf("it begins with %q", clip(string(out), 20))
+	case !t.plain && bytes.Contains(out, []byte(`"hookSpecificOutput"`)):
+		unreadable = fmt.Errorf("something stands before it") // a warning of a shell must not hide a no
 	case r.code == 0 || r.http:
 		v.plain = strings.TrimSpace(text(out))
 	}

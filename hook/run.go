@@ -166,6 +166,17 @@ func (h *Hooks) Run(ctx context.Context, in Input) Output {
 // judge adds what came of a hook to the output.
 func (h *Hooks) judge(m *merger, e *Entry, r raw) {
 	v := judge(m.trait, r)
+	result := resultOf(e, r, v)
+	result.Chars = m.add(e, v)
+	m.out.Results = append(m.out.Results, result)
+	if result.Chars > 0 {
+		h.account(e.label(), result.Chars)
+	}
+	h.tell(*e, &result)
+}
+
+// resultOf is what came of a hook, for screens and logs.
+func resultOf(e *Entry, r raw, v verdict) Result {
 	result := Result{
 		Entry: *e, Outcome: "success", ExitCode: r.code, Took: r.took,
 		Stdout: clip(text(r.stdout), mostText), Stderr: clip(text(r.stderr), mostText),
@@ -179,12 +190,7 @@ func (h *Hooks) judge(m *merger, e *Entry, r raw) {
 	if r.ending != exited {
 		result.ExitCode = -1
 	}
-	result.Chars = m.add(e, v)
-	m.out.Results = append(m.out.Results, result)
-	if result.Chars > 0 {
-		h.account(e.label(), result.Chars)
-	}
-	h.tell(*e, &result)
+	return result
 }
 
 func (h *Hooks) account(label string, chars int) {
@@ -248,12 +254,21 @@ func (h *Hooks) applies(one *Handler, in Input, m *merger) bool {
 	case h.cfg.Match == nil:
 		return true
 	}
-	yes, err := h.cfg.Match(one.If, call)
+	yes, err := h.match(one.If, call)
 	if err != nil {
 		m.notice(one.label(), fmt.Sprintf(`its "if" cannot be judged, so it runs: %v`, err))
 		return true
 	}
 	return yes
+}
+
+func (h *Hooks) match(rule string, call ToolCall) (yes bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the judge of rules panicked: %v", p)
+		}
+	}()
+	return h.cfg.Match(rule, call)
 }
 
 // bound gives the hooks of the end of a session their common time (R60): the
@@ -310,7 +325,10 @@ func (h *Hooks) start(e *Entry, in Input, data []byte, m *merger) {
 	h.async.Go(func() {
 		defer func() { <-h.slots }()
 		// What it says comes too late, but that it failed is worth a line.
-		v := judge(m.trait, h.ask(h.background, e, in, data))
+		r := h.ask(h.background, e, in, data)
+		v := judge(m.trait, r)
+		result := resultOf(e, r, v)
+		h.tell(*e, &result)
 		if why := v.failed + v.notice; why != "" && !v.refusal {
 			h.drop(Text{e.label(), e.label() + ": " + why})
 		}

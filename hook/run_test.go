@@ -60,6 +60,7 @@ func TestFailingPolicyHooks(t *testing.T) {
 		{"C276 is missing for the shell", sh(PreToolUse, "./no-such-guard"), "exit code 127"},
 		{"C276 prints invalid JSON", sh(PreToolUse, "echo '{yes}'"), "printed JSON that cannot be read"},
 		{"C276 answers another event", sh(PreToolUse, `echo '{"hookSpecificOutput":{"hookEventName":"Stop","permissionDecision":"allow"}}'`), `"hookEventName" is "Stop"`},
+		{"C276 prints something before its JSON", sh(PreToolUse, "echo a warning; echo '"+says(PreToolUse, "json")+"'"), "something stands before it"},
 		{"C276 says what nobody knows", deciding("yes", ""), `"permissionDecision" is "yes"`},
 		{"C276 says two things at once", printing(PreToolUse, `"permissionDecision":"deny","permissionDecision":"allow"`), "duplicate"},
 		{"C276 changes the input to no object", deciding(Allow, `,"updatedInput":"ls"`), `"updatedInput" is not an object`},
@@ -147,8 +148,10 @@ func TestContext(t *testing.T) {
 	quiet := printing(PreToolUse, `"additionalContext":"a word"`)
 	h := hooks(t, Config{Handlers: []Handler{quiet, loud}, OutputDir: dir})
 	var out Output
+	chars := 0
 	for range 3 {
 		out = h.Run(context.Background(), example(PreToolUse, common(t)))
+		chars += out.Results[1].Chars
 	}
 	t.Run("C144 capped and named", func(t *testing.T) {
 		files, _ := filepath.Glob(filepath.Join(dir, "hook-*.txt"))
@@ -169,7 +172,7 @@ func TestContext(t *testing.T) {
 			t.Errorf("characters: %d, %d", out.Results[0].Chars, out.Results[1].Chars)
 		}
 		spent := h.Spent()
-		if len(spent) != 2 || spent[0].Hook != out.Context[1].Hook || spent[0].Calls != 3 || spent[0].Chars != 3*out.Results[1].Chars || spent[1].Chars != 18 {
+		if len(spent) != 2 || spent[0].Hook != out.Context[1].Hook || spent[0].Calls != 3 || spent[0].Chars != chars || spent[1].Chars != 18 {
 			t.Errorf("%+v", spent)
 		}
 	})
@@ -253,7 +256,8 @@ func TestIf(t *testing.T) {
 		want Permission
 	}{
 		{"matches", match(true, nil), Deny}, {"does not", match(false, nil), ""},
-		{"cannot be judged: it runs", match(false, fmt.Errorf("bad rule")), Deny}, {"nobody judges: it runs", Config{}, Deny},
+		{"cannot be judged: it runs", match(false, fmt.Errorf("bad rule")), Deny},
+		{"the judge panics: it runs", Config{Match: func(string, ToolCall) (bool, error) { panic("oh") }}, Deny}, {"nobody judges: it runs", Config{}, Deny},
 	} {
 		if out := run(t, c.cfg, h); out.Permission != c.want {
 			t.Errorf("%s: %q", c.name, out.Permission)

@@ -61,6 +61,8 @@ type Workspace struct {
 	// editing makes checking a file and replacing it one step, so that two of
 	// our own edits cannot lose one another.
 	editing sync.Mutex
+	// decoding lets one image after the other be in memory as pixels.
+	decoding sync.Mutex
 
 	todoLock sync.Mutex
 	todos    []Todo

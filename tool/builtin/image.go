@@ -3,82 +3,159 @@ package builtin
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/binary"
 	"errors"
+	"fmt"
 	"image"
-	_ "image/gif"  // to know the size of a picture
-	_ "image/jpeg" // likewise
-	_ "image/png"  // likewise
+	"image/color"
+	"image/gif"
+	"image/jpeg"
+	"image/png"
+	"io"
+	"os"
 
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/tool"
+	"golang.org/x/image/bmp"
+	"golang.org/x/image/draw"
+	"golang.org/x/image/webp"
 )
 
 const (
-	maxImage  = 5 << 20 // bytes of an image as the API takes it, in base64
-	maxPixels = 8000    // of a side
+	maxImage = 5 << 20 // bytes of an image as every host of the API takes it, in base64
+	maxSide  = 1568    // pixels; the API makes larger ones smaller before the model sees them
+	// maxArea bounds the pixels that are decoded: a file of a few bytes can
+	// claim any number of them. At 8 bytes a pixel this is 320 MB.
+	maxArea   = 40_000_000
+	jpegGrade = 85
 )
 
-var imageTypes = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true}
+// codec reads one kind of image: its size from its first bytes, or all of it.
+type codec struct {
+	config func(io.Reader) (image.Config, error)
+	decode func(io.Reader) (image.Image, error)
+	native bool // the API takes it as it is
+}
 
-// inspect checks that an image is one that the API accepts: an image that it
-// refuses would stay in the conversation and fail every request from then on.
-func inspect(data []byte, size int64, media string) (*message.Media, error) {
-	if n := base64.StdEncoding.EncodedLen(int(min(size, maxImage))); n > maxImage || size > maxImage {
-		return nil, refuse(ClassKind, "the image has %s, and at most %s can be shown. Use Bash to make a smaller copy of it",
-			bytesText(size), bytesText(maxImage/4*3))
+var codecs = map[string]codec{
+	"image/png":  {png.DecodeConfig, png.Decode, true},
+	"image/jpeg": {jpeg.DecodeConfig, jpeg.Decode, true},
+	"image/gif":  {gif.DecodeConfig, gif.Decode, true}, // the first picture, which is what the API looks at
+	"image/webp": {webp.DecodeConfig, webp.Decode, true},
+	"image/bmp":  {bmp.DecodeConfig, bmp.Decode, false},
+}
+
+// readImage shows an image.
+func (w *Workspace) readImage(p place, f *os.File, start []byte, size int64, media string) tool.Result {
+	if size > maxWhole {
+		return failure("read", p.shown, refuse(ClassKind, "the image has %s, and at most %s can be read. Use Bash to make a smaller copy of it",
+			bytesText(size), bytesText(maxWhole)))
 	}
-	cfg, err := dimensions(data, media)
+	rest, err := io.ReadAll(io.LimitReader(f, maxWhole))
 	if err != nil {
-		return nil, refuse(ClassKind, "the image is broken and cannot be shown: %v", err)
+		return failure("read", p.shown, err)
 	}
-	if cfg.Width > maxPixels || cfg.Height > maxPixels {
-		return nil, refuse(ClassKind, "the image has %d×%d pixels, and a side may have at most %d. Use Bash to make a smaller copy of it",
-			cfg.Width, cfg.Height, maxPixels)
+	blocks, err := w.imageBlocks(append(start, rest...), media)
+	if err != nil {
+		return failure("read", p.shown, err)
 	}
-	return &message.Media{
-		Type: media, Data: base64.StdEncoding.EncodeToString(data), Width: cfg.Width, Height: cfg.Height,
-	}, nil
+	m := blocks[len(blocks)-1].Media
+	return tool.Result{Content: blocks, Output: ReadOutput{Type: "image", File: ReadFile{
+		Path: p.shown, MediaType: m.Type, Size: size, Width: m.Width, Height: m.Height,
+	}}}
 }
 
-func showImage(p place, m *message.Media, size int64) tool.Result {
-	return tool.Result{
-		Content: []message.Block{{Type: message.Image, Media: m}},
-		Output: ReadOutput{Type: "image", File: ReadFile{
-			Path: p.shown, MediaType: m.Type, Size: size, Width: m.Width, Height: m.Height,
-		}},
+// imageBlocks makes blocks of an image: a note where it was changed, and the
+// image last. Each image is decoded whole, one at a time: what the API cannot
+// decode would stay in the conversation and fail every request from then on.
+func (w *Workspace) imageBlocks(data []byte, media string) ([]message.Block, error) {
+	w.decoding.Lock()
+	defer w.decoding.Unlock()
+	kind := codecs[media]
+	cfg, picture, err := kind.read(data)
+	if err != nil {
+		return nil, err
 	}
+	whole := base64.StdEncoding.EncodedLen(len(data)) <= maxImage
+	if kind.native && whole && max(cfg.Width, cfg.Height) <= maxSide {
+		return []message.Block{{Type: message.Image, Media: &message.Media{
+			Type: media, Data: base64.StdEncoding.EncodeToString(data), Width: cfg.Width, Height: cfg.Height,
+		}}}, nil
+	}
+	small := shrink(picture)
+	m, err := encodeImage(small, media)
+	if err != nil {
+		return nil, err
+	}
+	note := fmt.Sprintf("(the image of %d×%d pixels is shown as %s of %d×%d)", cfg.Width, cfg.Height, m.Type, m.Width, m.Height)
+	return []message.Block{{Type: message.Text, Text: note}, {Type: message.Image, Media: m}}, nil
 }
 
-func dimensions(data []byte, media string) (image.Config, error) {
-	if media == "image/webp" {
-		return webp(data)
-	}
-	cfg, _, err := image.DecodeConfig(bytes.NewReader(data))
+// read decodes an image after a look at how large it says that it is.
+func (k codec) read(data []byte) (cfg image.Config, picture image.Image, err error) {
+	const broken = "the image is broken, or not written to its end yet, and cannot be shown: %v. If another program can open it, convert it to png with Bash"
+	defer func() {
+		if v := recover(); v != nil { // decoders meet what nobody thought of
+			err = refuse(ClassKind, broken, v)
+		}
+	}()
+	cfg, err = k.config(bytes.NewReader(data))
 	if err == nil && (cfg.Width <= 0 || cfg.Height <= 0) {
 		err = errors.New("it has no pixels")
 	}
-	return cfg, err
+	if err != nil {
+		return cfg, nil, refuse(ClassKind, broken, err)
+	}
+	if cfg.Width > maxArea/cfg.Height {
+		return cfg, nil, refuse(ClassKind, "the image has %d×%d pixels, and at most %d million can be read. Use Bash to make a smaller copy of it",
+			cfg.Width, cfg.Height, maxArea/1_000_000)
+	}
+	picture, err = k.decode(bytes.NewReader(data))
+	if err != nil {
+		return cfg, nil, refuse(ClassKind, broken, err)
+	}
+	return cfg, picture, nil
 }
 
-// webp reads the size of a WebP image from the first chunk of its three formats.
-func webp(b []byte) (cfg image.Config, err error) {
-	if len(b) < 30 {
-		return cfg, errors.New("it ends in its header")
+// shrink scales a picture down to maxSide, if it is larger.
+func shrink(from image.Image) image.Image {
+	size := from.Bounds().Size()
+	long := max(size.X, size.Y)
+	if long <= maxSide {
+		return from
 	}
-	switch string(b[12:16]) {
-	case "VP8 ": // lossy: after the frame tag and the start code
-		cfg.Width = int(binary.LittleEndian.Uint16(b[26:])) & 0x3fff
-		cfg.Height = int(binary.LittleEndian.Uint16(b[28:])) & 0x3fff
-	case "VP8L": // lossless: 14 bits each, less one
-		bits := binary.LittleEndian.Uint32(b[21:])
-		cfg.Width, cfg.Height = int(bits&0x3fff)+1, int(bits>>14&0x3fff)+1
-	case "VP8X": // extended: 24 bits each, less one
-		cfg.Width = int(b[24]) | int(b[25])<<8 | int(b[26])<<16 + 1
-		cfg.Height = int(b[27]) | int(b[28])<<8 | int(b[29])<<16 + 1
+	scale := func(n int) int { return max(1, n*maxSide/long) }
+	to := image.NewNRGBA(image.Rect(0, 0, scale(size.X), scale(size.Y)))
+	draw.ApproxBiLinear.Scale(to, to.Bounds(), from, from.Bounds(), draw.Src, nil)
+	return to
+}
+
+// encodeImage writes a photograph as JPEG and everything else as PNG, unless
+// that is too large.
+func encodeImage(picture image.Image, media string) (*message.Media, error) {
+	var b bytes.Buffer
+	kind, err := "image/png", error(nil)
+	if media != "image/jpeg" {
+		err = png.Encode(&b, picture)
 	}
-	if cfg.Width == 0 || cfg.Height == 0 {
-		return cfg, errors.New("it has no pixels")
+	if media == "image/jpeg" || base64.StdEncoding.EncodedLen(b.Len()) > maxImage {
+		kind = "image/jpeg"
+		b.Reset()
+		err = jpeg.Encode(&b, onWhite(picture), &jpeg.Options{Quality: jpegGrade})
 	}
-	return cfg, nil
+	if err != nil {
+		return nil, refuse(ClassKind, "the image could not be made smaller: %v. Use Bash to make a smaller copy of it", err)
+	}
+	size := picture.Bounds().Size()
+	return &message.Media{Type: kind, Data: base64.StdEncoding.EncodeToString(b.Bytes()), Width: size.X, Height: size.Y}, nil
+}
+
+// onWhite puts a picture on white paper: JPEG would make what is transparent black.
+func onWhite(from image.Image) image.Image {
+	if o, ok := from.(interface{ Opaque() bool }); ok && o.Opaque() {
+		return from
+	}
+	to := image.NewRGBA(from.Bounds())
+	draw.Draw(to, to.Bounds(), image.NewUniform(color.White), image.Point{}, draw.Src)
+	draw.Draw(to, to.Bounds(), from, from.Bounds().Min, draw.Over)
+	return to
 }

@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
@@ -23,7 +22,8 @@ const readText = `Reads a file and returns its lines with their numbers, as cat 
 - file_path is relative to the root of the workspace, or absolute below it.
 - Without offset and limit the first 2000 lines are returned. If the result says that more follow, go on with offset.
 - Lines are cut after 2000 characters. The number and the tab before each line are not part of the file.
-- Images (png, jpeg, gif, webp) are shown to you. Folders are not read: use Glob.
+- Images (png, jpeg, gif, webp, bmp) are shown to you, large ones smaller than they are. Folders are not read: use Glob.
+- PDFs of up to 30 pages are shown to you whole. Of longer ones ask for the text of some pages with pages, such as "1-20".
 - Read a file before you edit it. Read several files at once by several calls in one answer.`
 
 const (
@@ -36,15 +36,16 @@ type readInput struct {
 	Path   string `json:"file_path" jsonschema:"the file to read"`
 	Offset int    `json:"offset,omitzero" jsonschema:"number of the first line, counted from 1"`
 	Limit  int    `json:"limit,omitzero" jsonschema:"how many lines"`
+	Pages  string `json:"pages,omitzero" jsonschema:"pages of a PDF, such as 3 or 1-5"`
 }
 
 // ReadOutput is the structured output of Read.
 type ReadOutput struct {
-	Type string   `json:"type"` // text or image
+	Type string   `json:"type"` // text, image or pdf
 	File ReadFile `json:"file"`
 }
 
-// ReadFile is what was read of a file: lines of a text, or an image.
+// ReadFile is what was read of a file: lines of a text, an image, or a PDF.
 type ReadFile struct {
 	Path       string `json:"filePath"`
 	Content    string `json:"content,omitzero"`
@@ -52,9 +53,10 @@ type ReadFile struct {
 	StartLine  int    `json:"startLine,omitzero"`
 	TotalLines int    `json:"totalLines,omitzero"`
 	MediaType  string `json:"mediaType,omitzero"`
-	Size       int64  `json:"originalSize,omitzero"` // bytes of an image
+	Size       int64  `json:"originalSize,omitzero"` // bytes of an image or a PDF
 	Width      int    `json:"width,omitzero"`
 	Height     int    `json:"height,omitzero"`
+	Pages      int    `json:"pages,omitzero"` // of a PDF, if they could be counted
 }
 
 func (w *Workspace) read() tool.Tool {
@@ -93,9 +95,17 @@ func (w *Workspace) runRead(ctx context.Context, call tool.Call, in readInput) t
 		return failure("read", in.Path, err)
 	}
 	start = start[:n]
-	if media := http.DetectContentType(start); imageTypes[media] {
+	media := http.DetectContentType(start)
+	_, picture := codecs[media]
+	switch {
+	case media == "application/pdf":
+		return readPDF(ctx, p, f, info.Size(), in.Pages)
+	case in.Pages != "":
+		return tool.Refuse(tool.ClassBadInput, p.shown+" is no PDF: pages is for PDFs, offset and limit are for text")
+	case picture:
 		return w.readImage(p, f, start, info.Size(), media)
-	} else if err := refuseBinary(start, media, info.Size()); err != nil {
+	}
+	if err := refuseBinary(start, media, info.Size()); err != nil {
 		return failure("read", in.Path, err)
 	}
 	page := page{from: max(in.Offset, 1), limit: in.Limit}
@@ -122,8 +132,6 @@ func missing(op, path string, p place, err error) tool.Result {
 // refuseBinary returns an error for what is no text, naming the kind of it.
 func refuseBinary(start []byte, media string, size int64) error {
 	switch {
-	case bytes.HasPrefix(start, []byte("%PDF-")):
-		return refuse(ClassKind, "this is a PDF of %s, which cannot be shown. Use Bash to get its text, for example with pdftotext", bytesText(size))
 	case bytes.HasPrefix(start, []byte("\xff\xfe")), bytes.HasPrefix(start, []byte("\xfe\xff")):
 		return refuse(ClassKind, "this is text in UTF-16. Use Bash to convert it, for example with iconv -f UTF-16 -t UTF-8")
 	case bytes.IndexByte(start, 0) >= 0:
@@ -254,17 +262,4 @@ func (w *Workspace) showPage(p place, call tool.Call, page *page) tool.Result {
 		NumLines: len(page.lines), StartLine: page.from, TotalLines: page.total,
 	}}
 	return r
-}
-
-// readImage shows an image if the API takes it.
-func (w *Workspace) readImage(p place, f *os.File, start []byte, size int64, media string) tool.Result {
-	rest, err := io.ReadAll(io.LimitReader(f, maxImage))
-	if err != nil {
-		return failure("read", p.shown, err)
-	}
-	m, err := inspect(append(start, rest...), size, media)
-	if err != nil {
-		return failure("read", p.shown, err)
-	}
-	return showImage(p, m, size)
 }

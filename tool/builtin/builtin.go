@@ -42,6 +42,9 @@ type Config struct {
 	// Hide takes secrets out of what is kept there. May be nil.
 	Hide func(text string) string
 
+	// Web lets the agent fetch from the web. If it is nil, there is no WebFetch.
+	Web *Web
+
 	Timeout    time.Duration // of a command that asks for none; zero: 2 minutes
 	MaxTimeout time.Duration // that a command can ask for; zero: 10 minutes
 	Grace      time.Duration // from SIGTERM to SIGKILL; zero: 2 seconds. Keep it well below tool.Set.Patience
@@ -138,7 +141,11 @@ func (w *Workspace) Close() error {
 
 // Tools returns the tools of the workspace, always in the same order.
 func (w *Workspace) Tools() []tool.Tool {
-	return []tool.Tool{w.bash(), w.read(), w.write(), w.edit(), w.glob(), w.grep(), w.todoWrite()}
+	tools := []tool.Tool{w.bash(), w.read(), w.write(), w.edit(), w.glob(), w.grep(), w.todoWrite()}
+	if w.cfg.Web != nil {
+		tools = append(tools, w.webFetch())
+	}
+	return tools
 }
 
 // failure is the result of an operation on a file that went wrong. The text has
@@ -178,4 +185,8 @@ const (
 	ClassKind    = "FileKind"     // binary, a folder, a device, too large
 	ClassPattern = "BadPattern"   // of Glob or Grep
 	ClassSupport = "NotSupported" // asked for, and not there
+	ClassURL     = "BadURL"
+	ClassAddress = "AddressRefused" // not on the public internet
+	ClassNetwork = "NetworkError"   // no answer came
+	ClassStatus  = "HTTPStatus"     // the answer was an error
 )

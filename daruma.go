@@ -25,6 +25,7 @@ import (
 
 	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/gate"
+	"github.com/daruma-agent/daruma/hook"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/model"
 	"github.com/daruma-agent/daruma/permission"
@@ -96,6 +97,8 @@ type Config struct {
 	Carry func(budget int) []string
 
 	SubAgents *SubAgents // nil: there are none
+	// Hooks are the user's; nil: there are none. Close the agent, which ends them.
+	Hooks *hook.Hooks
 
 	Redact  failure.Redactor    // knows the secrets that must not leave
 	Observe func(session.Event) // sees every event before the consumer does

@@ -63,6 +63,7 @@ func (r *run) finish(step loop.Step) {
 		end.NextAt = time.Now().Add(r.later).UTC()
 		end.Next = fmt.Sprintf("go on after %s (in %s)", end.NextAt.Local().Format("15:04:05"), r.later.Round(time.Second))
 	}
+	r.mourn(end)
 	r.emit(end)
 }
 
@@ -184,9 +185,12 @@ func overlap(prev, next string) int {
 	return 0
 }
 
-// remember keeps rules that the person chose with an answer, for this agent.
-func (r *run) remember(rules []permission.Rule) {
-	p, err := r.cfg.Permission.Apply(permission.Remember(rules))
+// apply changes the permissions of this agent.
+func (r *run) apply(u permission.Update) {
+	if r.cfg.Permission == nil {
+		return // everything is allowed already
+	}
+	p, err := r.cfg.Permission.Apply(u)
 	if err != nil {
 		r.notice(session.Warning, "the answer holds for this call only: %v", err)
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/daruma-agent/daruma/hook"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/session"
@@ -15,7 +16,9 @@ import (
 type StopHook func(ctx context.Context, answer *message.Message, active bool) (StopVerdict, error)
 
 // hooked reports whether a hook wants to see c before it runs.
-func (r *run) hooked(*call) bool { return false }
+func (r *run) hooked(c *call) bool {
+	return r.cfg.Hooks.Wants(r.input(hook.PreToolUseInput{ToolCall: c.forHooks()}))
+}
 
 // StopVerdict is what a stop hook says; the zero value lets the run end.
 type StopVerdict struct {
@@ -45,6 +48,21 @@ func (r *run) runHooks() loop.Outcome {
 			r.say(message.NewSynthetic(r.history.NextID(), v.Block))
 			return loop.Outcome{Kind: loop.HooksBlocked}
 		}
+	}
+	switch v := r.stopping(); {
+	case r.ctx.Err() != nil:
+		return r.aborted()
+	case v.Stop:
+		return loop.Outcome{Kind: loop.HooksStopped}
+	case v.Block != "" && v.Block == r.objection && r.calledSince == r.repeats.made:
+		r.notice(session.Warning, "a stop hook says the same again, and nothing was done in between: %s", v.Block)
+		return loop.Outcome{Kind: loop.HooksStopped}
+	case v.Block != "":
+		r.objection, r.calledSince = v.Block, r.repeats.made
+		r.parts = nil
+		r.say(message.NewSynthetic(r.history.NextID(), v.Block))
+		r.passOn()
+		return loop.Outcome{Kind: loop.HooksBlocked}
 	}
 	return r.spend()
 }

@@ -23,7 +23,7 @@ func (a *Agent) Compact(ctx context.Context, instruction string) iter.Seq2[sessi
 			return
 		}
 		defer a.end(r)
-		r.instruction = instruction
+		r.instruction, r.manual = instruction, true
 		r.prepare()
 		step := loop.Step{Do: loop.Reduce, Rung: loop.Summary, Transition: ManualCompact}
 		switch o := r.act(step); o.Kind {

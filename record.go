@@ -3,13 +3,14 @@ package daruma
 import (
 	"time"
 
+	"github.com/daruma-agent/daruma/hook"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/retry"
 	"github.com/daruma-agent/daruma/session"
 )
 
-// retrying opens the record of a repetition by layer 1, with the wait drawn.
-func (r *run) retrying(t *attempt, v retry.Verdict) *session.Recovery {
+// retryRecord is the record of a repetition by layer 1, with the wait drawn.
+func (r *run) retryRecord(t *attempt, v retry.Verdict) *session.Recovery {
 	e := t.failure
 	delay := v.Min + time.Duration(r.cfg.Rand()*float64(v.Max-v.Min))
 	rec := &session.Recovery{
@@ -17,13 +18,10 @@ func (r *run) retrying(t *attempt, v retry.Verdict) *session.Recovery {
 		Decision: string(v.Do), Rule: v.Rule, Attempt: v.Attempt, Of: v.Of, Lost: lost(t), State: session.Running,
 		From: t.request.Model,
 	}
-	if v.Do == retry.LeaveFast {
-		r.notice(session.Warning, "fast mode is off for now: %s", v.Why)
-	}
 	if v.Do == retry.Wait {
 		rec.Decision, rec.Delay, rec.NextAt = "retry", delay, time.Now().Add(delay).UTC()
 	}
-	return r.publish(rec)
+	return rec
 }
 
 // unstreaming is the record of the one try in one piece.
@@ -44,17 +42,14 @@ func (r *run) publish(rec *session.Recovery) *session.Recovery {
 	return rec
 }
 
-// record opens the record of a recovery by layer 3, if step is one.
-func (r *run) record(o loop.Outcome, step loop.Step) {
-	if o.Kind == loop.Unchanged {
-		r.supersede() // this rung did not help: the next one, or the end, is due
-	}
+// record is the record of a recovery by layer 3; nil if step is none.
+func (r *run) record(o loop.Outcome, step loop.Step) *session.Recovery {
 	used, limit := r.core.Used(r.state, step.Transition)
 	if step.Transition == loop.KeptCalls {
 		used, limit = 1, 1 // no row of the table, but a way back all the same
 	}
 	if step.Transition == loop.None || limit == 0 || !changes(o, step) {
-		return
+		return nil
 	}
 	cause := o.Failure
 	if o.Kind == loop.Unchanged && r.failure != nil {
@@ -76,12 +71,21 @@ func (r *run) record(o loop.Outcome, step loop.Step) {
 			rec.Kept = "the complete calls"
 		}
 	}
-	if step.Transition == loop.Fallback {
+	switch step.Transition {
+	case loop.Fallback:
 		rec.From, rec.To = r.cfg.Models[used-1], r.cfg.Models[used]
-		r.notice(session.Warning, "switched from %s to %s for the rest of this run: %s", rec.From, rec.To, o.Failure)
-	}
-	if step.Transition == loop.AfterRefusal {
+	case loop.AfterRefusal:
 		rec.To = r.cfg.RefusalModel
+	}
+	return rec
+}
+
+// begun tells of a recovery by layer 3.
+func (r *run) begun(rec *session.Recovery, o loop.Outcome) {
+	switch loop.Transition(rec.Decision) {
+	case loop.Fallback:
+		r.notice(session.Warning, "switched from %s to %s for the rest of this run: %s", rec.From, rec.To, o.Failure)
+	case loop.AfterRefusal:
 		r.notice(session.Warning, "the model refused: %s is asked, and for the rest of the session", rec.To)
 	}
 	r.publish(rec)
@@ -107,7 +111,7 @@ func (r *run) supersede() {
 		end := *r.records[n-1]
 		end.State = session.Superseded
 		r.records = r.records[:n-1]
-		r.emit(&end)
+		r.ended(&end)
 	}
 }
 
@@ -116,10 +120,18 @@ func (r *run) close(state session.RecoveryState) {
 		if rec.State == session.Running {
 			end := *rec
 			end.State = state
-			r.emit(&end)
+			r.ended(&end)
 		}
 	}
 	r.records = nil
+}
+
+// ended tells of the end of a recovery.
+func (r *run) ended(rec *session.Recovery) {
+	r.emit(rec)
+	if r.cfg.Hooks.Any(hook.RecoveryEnd) {
+		r.tell(hook.RecoveryEndInput{RecoveryRecord: forHooks(rec)})
+	}
 }
 
 func lost(t *attempt) session.Lost {

@@ -37,6 +37,7 @@ func (r *run) reduce(step loop.Step) loop.Outcome {
 		return r.unchanged(step, err)
 	}
 	r.replace(step, next, before, after)
+	r.afterCompact(step)
 	return r.refilled(step)
 }
 
@@ -57,6 +58,12 @@ func (r *run) rung(rung loop.Rung) ([]*message.Message, error) {
 	if len(plan.Old) == len(plan.Words) {
 		return nil, errors.New("there is nothing to leave out")
 	}
+	if r.uncompacted {
+		return nil, errors.New("a hook keeps it as it is")
+	}
+	if err := r.beforeCompact(r.trigger()); err != nil {
+		return nil, err
+	}
 	if rung == loop.Skeleton {
 		return compact.Skeleton(plan, r.history.NextID(), r.carried(keep)), nil
 	}
@@ -64,6 +71,7 @@ func (r *run) rung(rung loop.Rung) ([]*message.Message, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.summarisedAs = text
 	return compact.WithSummary(plan, r.history.NextID(), text, r.carried(keep)), nil
 }
 

@@ -25,6 +25,7 @@ const (
 // (corpus: doom-loop). The zero value is ready.
 type repeats struct {
 	seen []made // oldest first
+	made int    // how many in all
 }
 
 // made is one call as far as repetition goes.
@@ -39,6 +40,7 @@ type digest [sha256.Size]byte
 
 // add remembers what came of a call.
 func (p *repeats) add(c *call, result message.Block) {
+	p.made++
 	m := made{call: c.key(), failed: result.IsError}
 	m.change = !m.failed && c.effect != tool.Pure
 	text := []byte(result.PlainText())

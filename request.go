@@ -74,6 +74,9 @@ func (r *run) request(build func() *model.Request, show bool) *attempt {
 		if v.Do == retry.Ask {
 			v = r.askAboutWait(v, t)
 		}
+		if !v.Do.Ends() {
+			v = r.heedRetry(v, t)
+		}
 		if v.Do.Ends() {
 			t.end(v)
 			r.once = v.Once
@@ -81,7 +84,7 @@ func (r *run) request(build func() *model.Request, show bool) *attempt {
 		}
 		// Taken back before the wait: nobody reads for a minute what is void.
 		r.retract(t, string(t.failure.Kind))
-		if failed := r.follow(v, &tries, r.retrying(t, v)); failed != nil {
+		if failed := r.follow(v, &tries, r.publish(r.retryRecord(t, v))); failed != nil {
 			return r.unsent(req, failed)
 		}
 		if r.ctx.Err() != nil {
@@ -190,6 +193,7 @@ func (r *run) follow(v retry.Verdict, tries *retry.State, record *session.Recove
 				Message: r.cfg.Redact.Redact("the credentials could not be renewed: " + err.Error())}
 		}
 	case retry.LeaveFast:
+		r.notice(session.Warning, "fast mode is off for now: %s", v.Why)
 		r.slow = true
 		r.Agent.speed = r.speed.After(v, time.Now())
 	case retry.Wait:

@@ -38,39 +38,48 @@ type run struct {
 	yield  func(session.Event, error) bool
 	left   bool // the consumer is gone: events still reach the journal
 
-	began       time.Time
-	number      int
-	opening     []session.Event // written before the run could begin, not shown yet
-	turn        int
-	state       loop.State
-	pending     *attempt       // answered, but not yet committed, kept or taken back
-	failure     *failure.Error // the last one, to be surfaced if nothing heals it
-	later       time.Duration  // when trying again is worth it, if anyone said so
-	records     []*session.Recovery
-	stopped     string   // why the last answer that was kept stopped
-	parts       []string // text of the answer in progress, over its continuations
-	denials     []session.Denial
-	bill        bill
-	healed      int
-	mute        bool                 // the journal failed: the run goes on without it
-	taken       []string             // prompts that joined this run
-	spends      int                  // times that the budget of tokens made the run go on …
-	spentAt     int                  // … output tokens then …
-	lastGain    int                  // … and what the time before had brought
-	waited      time.Duration        // for layer 1, in all requests together
-	instruction string               // of a compaction that a person asked for
-	askedLimit  bool                 // the wait at the gate was decided about
-	once        bool                 // the next request is the one try of a model that stands in
-	spare       bool                 // another model could write the summary
-	slow        bool                 // this request goes on at normal speed
-	compacted   int                  // turn of the last summary
-	refills     int                  // summaries in a row that did not last
-	clamp       int                  // max_tokens that fit, once the provider said so; 0: never
-	fixed       map[message.Fix]bool // repairs of the view that the journal knows
-	repeats     repeats
-	early       *early // calls of the committed answer that run already
-	children    children
-	loose       sync.WaitGroup // of calls that were started early
+	began        time.Time
+	number       int
+	opening      []session.Event // written before the run could begin, not shown yet
+	opens        bool            // it is the first of this agent …
+	unprompted   bool            // … and nobody gave a prompt
+	turn         int
+	state        loop.State
+	pending      *attempt       // answered, but not yet committed, kept or taken back
+	failure      *failure.Error // the last one, to be surfaced if nothing heals it
+	later        time.Duration  // when trying again is worth it, if anyone said so
+	records      []*session.Recovery
+	stopped      string   // why the last answer that was kept stopped
+	parts        []string // text of the answer in progress, over its continuations
+	denials      []session.Denial
+	bill         bill
+	healed       int
+	mute         bool                 // the journal failed: the run goes on without it
+	taken        []string             // prompts that joined this run
+	spends       int                  // times that the budget of tokens made the run go on …
+	spentAt      int                  // … output tokens then …
+	lastGain     int                  // … and what the time before had brought
+	waited       time.Duration        // for layer 1, in all requests together
+	instruction  string               // of a compaction that a person asked for …
+	manual       bool                 // … at all
+	askedLimit   bool                 // the wait at the gate was decided about
+	once         bool                 // the next request is the one try of a model that stands in
+	spare        bool                 // another model could write the summary
+	slow         bool                 // this request goes on at normal speed
+	compacted    int                  // turn of the last summary
+	refills      int                  // summaries in a row that did not last
+	clamp        int                  // max_tokens that fit, once the provider said so; 0: never
+	fixed        map[message.Fix]bool // repairs of the view that the journal knows
+	repeats      repeats
+	context      []string // what hooks want the model to know, until it can be told
+	objection    string   // of a stop hook, the last one …
+	calledSince  int      // … and how many calls were made then
+	halt         string   // why a hook wants the run to end
+	uncompacted  bool     // a hook wants no summary
+	summarisedAs string   // the last summary, for hooks
+	early        *early   // calls of the committed answer that run already
+	children     children
+	loose        sync.WaitGroup // of calls that were started early
 }
 
 // begin checks the call, opens the session and makes the run.
@@ -106,7 +115,8 @@ func (a *Agent) begin(ctx context.Context, prompt string, goOn bool, yield func(
 // here a journal that does not is an error and not a notice.
 func (r *run) open(goOn bool) error {
 	var first []session.Body
-	if !r.started {
+	r.opens, r.unprompted = !r.started, goOn
+	if r.opens {
 		host, _ := os.Hostname()
 		first = append(first, &session.Start{
 			Build: r.cfg.Build, Dir: r.cfg.Dir, Model: r.cfg.Models[0], Fallbacks: r.cfg.Models[1:],
@@ -130,6 +140,17 @@ func (r *run) open(goOn bool) error {
 	return nil
 }
 
+// origin says where the session of this agent comes from, as hooks know it.
+func (r *run) origin() string {
+	switch {
+	case r.cfg.History == nil || len(r.cfg.History.Messages) == 0:
+		return "startup"
+	case r.cfg.History.Parent != "" && r.number == 1:
+		return "fork"
+	}
+	return "resume"
+}
+
 func (r *run) mode() string {
 	if r.cfg.Permission == nil {
 		return ""
@@ -151,6 +172,9 @@ func (r *run) prepare() {
 		r.show(e)
 	}
 	r.settleEarlierLife()
+	if r.opens && r.cfg.depth == 0 {
+		r.greet(r.origin())
+	}
 	r.turn = 1
 }
 
@@ -158,18 +182,31 @@ func (r *run) prepare() {
 func (r *run) perform(prompt string) {
 	r.prepare()
 	r.warnOfPrices()
-	for _, text := range slices.Clone(r.history.Queued) {
-		r.say(message.NewText(r.history.NextID(), text)) // typed in an earlier run, and never answered
-	}
-	if prompt != "" {
-		r.say(message.NewText(r.history.NextID(), prompt))
-	}
-	state, step := r.decide(r.state, loop.Outcome{Kind: loop.Prompted})
+	state, step := r.decide(r.state, r.prompted(prompt))
 	for step.Do != loop.Finish {
 		outcome := r.act(step)
 		state, step = r.decide(state, outcome)
 	}
 	r.finish(step)
+}
+
+// prompted puts the prompts into the conversation.
+func (r *run) prompted(prompt string) loop.Outcome {
+	prompts := slices.Clone(r.history.Queued) // typed in an earlier run, and never answered
+	if prompt != "" {
+		prompts = append(prompts, prompt)
+	}
+	admitted := len(prompts) == 0
+	for _, text := range prompts {
+		admitted = r.admit(text) || admitted
+	}
+	if r.ctx.Err() != nil {
+		return r.aborted()
+	}
+	if !admitted || r.halt != "" {
+		return loop.Outcome{Kind: loop.Aborted, Cause: loop.ByHook}
+	}
+	return loop.Outcome{Kind: loop.Prompted}
 }
 
 // warnOfPrices says once that a budget of money cannot hold a model whose price
@@ -191,9 +228,20 @@ func (r *run) warnOfPrices() {
 func (r *run) decide(state loop.State, o loop.Outcome) (loop.State, loop.Step) {
 	next, step := r.core.Next(state, o)
 	r.state = next
+	rec := r.record(o, step)
+	if rec != nil {
+		next, step = r.heedStep(state, o, next, step, rec)
+		r.state = next
+		rec = r.record(o, step)
+	}
 	r.emit(&session.Decision{Outcome: o.String(), Step: step.String(), Transition: step.Transition})
 	r.settle(o, step)
-	r.record(o, step)
+	if o.Kind == loop.Unchanged {
+		r.supersede() // this rung did not help: the next one, or the end, is due
+	}
+	if rec != nil {
+		r.begun(rec, o)
+	}
 	return next, step
 }
 
@@ -202,6 +250,9 @@ func (r *run) act(step loop.Step) loop.Outcome {
 	defer r.enter(step.Do)()
 	if r.ctx.Err() != nil {
 		return r.aborted()
+	}
+	if r.halt != "" {
+		return loop.Outcome{Kind: loop.Aborted, Cause: loop.ByHook}
 	}
 	if step.Do == loop.Sample || step.Do == loop.Reduce {
 		if b := r.spentUp(); b != loop.NoBudget {
@@ -242,14 +293,15 @@ func (r *run) enter(do loop.Action) (leave func()) {
 }
 
 // joinQueued moves submitted prompts into the conversation.
-func (r *run) joinQueued() bool {
-	queued := r.takeQueued()
-	for _, text := range queued {
+func (r *run) joinQueued() (joined bool) {
+	for _, text := range r.takeQueued() {
 		r.emit(&session.Prompt{Text: text, State: session.PromptStarted})
-		r.taken = append(r.taken, text)
-		r.say(message.NewText(r.history.NextID(), text))
+		if r.admit(text) {
+			r.taken = append(r.taken, text)
+			joined = true
+		}
 	}
-	return len(queued) > 0
+	return joined
 }
 
 // aborted says who ended the run.

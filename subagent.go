@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/daruma-agent/daruma/hook"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/model"
@@ -89,6 +90,7 @@ type children struct {
 	mu      sync.Mutex
 	begun   int
 	session map[string]string // by call
+	extra   map[string]string // what hooks want it to know, by call
 	asking  sync.Mutex        // a person is asked one question at a time
 }
 
@@ -143,11 +145,18 @@ func (r *run) assign(c *call) {
 			id = r.history.NextChild()
 		}
 		if k.session == nil {
-			k.session = map[string]string{}
+			k.session, k.extra = map[string]string{}, map[string]string{}
 		}
 		k.begun++
 		k.session[c.ID] = id
 		r.emit(&session.Child{Call: c.ID, Session: id, Again: in.Resume != ""})
+		about := r.input(hook.SubagentStartInput{})
+		about.AgentID, about.AgentType = id, generalPurpose
+		out := r.askAbout(about)
+		r.context = r.context[:len(r.context)-len(out.Context)] // it is for the sub-agent
+		for _, t := range out.Context {
+			k.extra[c.ID] += "\n\n" + t.Hook + " says: " + t.Text
+		}
 	}
 }
 
@@ -163,7 +172,7 @@ const (
 // what it has and whether that is all.
 func (r *run) delegate(ctx context.Context, c tool.Call, in agentInput) tool.Result {
 	r.children.mu.Lock()
-	id := r.children.session[c.ID]
+	id, extra := r.children.session[c.ID], r.children.extra[c.ID]
 	r.children.mu.Unlock()
 	defer func() {
 		r.children.mu.Lock()
@@ -187,7 +196,7 @@ func (r *run) delegate(ctx context.Context, c tool.Call, in agentInput) tool.Res
 	}
 	began := time.Now()
 	w := watched{progress: c.Progress}
-	end := w.watch(child.Run(ctx, in.Prompt))
+	end := w.watch(child.Run(ctx, in.Prompt+extra))
 	if end == nil {
 		return tool.Fail(ClassIncomplete, fmt.Sprintf("The agent could not begin: %v. Nothing was done.", w.err))
 	}

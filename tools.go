@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/daruma-agent/daruma/hook"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/permission"
@@ -45,6 +46,7 @@ type verdict struct {
 // whatever happens; the results stand in the order of the calls.
 func (r *run) runTools() loop.Outcome {
 	caller, blocks := r.history.Open()
+	made := blocks
 	ids := make([]string, len(blocks))
 	for i, b := range blocks {
 		ids[i] = b.ID
@@ -55,7 +57,7 @@ func (r *run) runTools() loop.Outcome {
 	defer func() { r.early.discard(nil); r.early = nil }()
 
 	var all verdict
-	for len(blocks) > 0 && !all.refused && !errors.Is(context.Cause(cut), errSubmit) {
+	for len(blocks) > 0 && !all.refused && r.halt == "" && !errors.Is(context.Cause(cut), errSubmit) {
 		batch := r.batch(blocks)
 		blocks = blocks[len(batch):]
 		v := r.runBatch(cut, batch)
@@ -68,6 +70,9 @@ func (r *run) runTools() loop.Outcome {
 	case all.refused:
 		outcome.Kind = loop.ToolsRefused
 		r.skip(blocks, "This call was not run: the user refused another one and ended the run.")
+	case r.halt != "":
+		all.ran += len(blocks)
+		r.skip(blocks, "This call was not run: a hook ended the run.")
 	case len(blocks) > 0:
 		all.ran += len(blocks)
 		r.skip(blocks, "This call was not run: the user sent a new message meanwhile.")
@@ -78,7 +83,9 @@ func (r *run) runTools() loop.Outcome {
 	if outcome.Kind == loop.ToolsDone && all.ran == 0 && len(ids) > 0 {
 		outcome.Kind = loop.Repeated
 	}
+	r.afterBatch(made)
 	r.emit(&session.Results{ID: r.history.NextID(), Caller: caller.ID, Calls: ids})
+	r.passOn()
 	return outcome
 }
 
@@ -112,6 +119,7 @@ func (r *run) batch(blocks []message.Block) []*call {
 type update struct {
 	call   *call
 	text   string             // progress
+	heard  hook.Output        // what hooks said about the result
 	group  int                // a process group, before it works …
 	start  time.Time          // … since when
 	saved  *session.FileSaved // a file, before it is changed …
@@ -165,7 +173,13 @@ func (r *run) judge(c *call) {
 		c.repeats = true
 		return
 	}
-	r.permit(c)
+	if c.known = r.cfg.Tools.Check(c.Call); c.known != nil || r.ctx.Err() != nil {
+		return
+	}
+	q := r.preToolUse(c)
+	if c.known == nil {
+		r.permit(c, q)
+	}
 	if c.known == nil && r.ctx.Err() == nil {
 		r.assign(c)
 	}
@@ -184,9 +198,13 @@ func (r *run) work(ctx context.Context, c *call, updates chan<- update) {
 		return
 	}
 	progress := func(text string) { updates <- update{call: c, text: text} }
+	done := func(result tool.Result, took time.Duration) {
+		u := update{call: c, result: &result, took: took}
+		r.postToolUse(ctx, c, &u)
+		updates <- u
+	}
 	if e := r.early.of(c); e != nil {
-		result := e.adopt(ctx, progress)
-		updates <- update{call: c, result: &result, took: e.took}
+		done(e.adopt(ctx, progress), e.took)
 		return
 	}
 	began := time.Now()
@@ -199,8 +217,7 @@ func (r *run) work(ctx context.Context, c *call, updates chan<- update) {
 	if r.cfg.Files != nil {
 		c.Saved = func(path string, before, after []byte) error { return r.saveFile(c, path, before, after, updates) }
 	}
-	result := r.cfg.Tools.Run(ctx, c.Call)
-	updates <- update{call: c, result: &result, took: time.Since(began)}
+	done(r.cfg.Tools.Run(ctx, c.Call), time.Since(began))
 }
 
 // saveFile stores what a file holds before a tool changes it, and waits until the
@@ -234,6 +251,7 @@ func (r *run) take(u update) {
 		// No result is made up for what the end of the process cut.
 	default:
 		r.result(c, u)
+		r.object(u.heard)
 	}
 }
 
@@ -288,29 +306,36 @@ func (r *run) skip(blocks []message.Block, why string) {
 	}
 }
 
-// permit asks the policy, and through it the person, about one call. A call of
-// an unknown tool needs no permission: it will not run.
-func (r *run) permit(c *call) {
+// permit asks the policy, and through it the person, about one call that a hook
+// may have spoken on.
+func (r *run) permit(c *call, q permission.Question) {
 	p := r.cfg.Permission
-	if p == nil || c.unknown || r.ctx.Err() != nil {
+	if p == nil && q.Hook == permission.Ask {
+		p = &permission.Policy{Mode: permission.Bypass, Root: r.cfg.Dir}
+	}
+	if p == nil || r.ctx.Err() != nil {
 		return
 	}
-	access := func(input jsontext.Value) tool.Access { return r.cfg.Tools.Access(c.Name, input) }
-	d := p.Resolve(r.ctx, permission.Question{Call: c.Call, Access: access(c.Input), AccessOf: access}, r.cfg.Ask)
+	q.AccessOf = func(input jsontext.Value) tool.Access { return r.cfg.Tools.Access(c.Name, input) }
+	q.Call, q.Access = c.Call, q.AccessOf(c.Input)
+	ask, updates := r.asker(p, q)
+	d := p.Resolve(r.ctx, q, ask)
 	if r.ctx.Err() != nil {
 		return // the call will not run, and nobody refused it
 	}
 	allowed := d.Behavior == permission.Allow
 	r.emit(&session.Permission{Call: c.ID, Name: c.Name, Allowed: allowed, By: string(d.ReasonType), Reason: r.cfg.Redact.Redact(d.Reason)})
 	if len(d.Remember) > 0 {
-		r.remember(d.Remember)
+		r.apply(permission.Remember(d.Remember))
 	}
 	if !allowed {
 		c.refuse(tool.ClassDenied, d.Message)
 		c.known.Denied, c.stop = true, d.Interrupt
 		return
 	}
+	r.relax(updates)
 	if d.Input != nil {
 		c.Input = d.Input
+		c.known = r.cfg.Tools.Check(c.Call)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/daruma-agent/daruma/tool"
 )
 
-// hook is a Config with one stop hook.
-func hook(f daruma.StopHook) func(*daruma.Config) {
+// stopHook is a Config with one stop hook.
+func stopHook(f daruma.StopHook) func(*daruma.Config) {
 	return func(c *daruma.Config) { c.StopHooks = []daruma.StopHook{f} }
 }
 
@@ -35,7 +35,7 @@ func TestStopHooks(t *testing.T) {
 		}
 		return daruma.StopVerdict{Block: "Not yet: write the tests."}, nil
 	}
-	p := lab{config: hook(block)}.play(t)
+	p := lab{config: stopHook(block)}.play(t)
 	p.must(t, loop.StopHookPrevented)
 	if calls != 9 || active != 8 {
 		t.Errorf("the hook was asked %d times, %d of them after a block", calls, active)
@@ -45,7 +45,7 @@ func TestStopHooks(t *testing.T) {
 	}
 
 	once := 0
-	p = lab{config: hook(func(context.Context, *message.Message, bool) (daruma.StopVerdict, error) {
+	p = lab{config: stopHook(func(context.Context, *message.Message, bool) (daruma.StopVerdict, error) {
 		if once++; once == 1 {
 			return daruma.StopVerdict{Block: "Look again."}, nil
 		}
@@ -61,14 +61,14 @@ func TestStopHooks(t *testing.T) {
 			return daruma.StopVerdict{Stop: true}, errors.New("oh")
 		},
 	} {
-		p = lab{config: hook(broken)}.play(t)
+		p = lab{config: stopHook(broken)}.play(t)
 		p.must(t, loop.Completed)
 		if n := of[*session.Notice](p); len(n) != 1 || !strings.Contains(n[0].Text, "oh") {
 			t.Errorf("a hook that %s: %+v", name, n)
 		}
 	}
 	// An error never reaches a hook.
-	p = lab{script: "step no\n  status 400\n", config: hook(func(context.Context, *message.Message, bool) (daruma.StopVerdict, error) {
+	p = lab{script: "step no\n  status 400\n", config: stopHook(func(context.Context, *message.Message, bool) (daruma.StopVerdict, error) {
 		t.Error("a hook was asked about an error")
 		return daruma.StopVerdict{}, nil
 	})}.play(t)
@@ -80,7 +80,7 @@ func TestStopHooks(t *testing.T) {
 func TestHookAndCompaction(t *testing.T) {
 	p := lab{
 		script: "window 3000\n",
-		config: hook(func(context.Context, *message.Message, bool) (daruma.StopVerdict, error) {
+		config: stopHook(func(context.Context, *message.Message, bool) (daruma.StopVerdict, error) {
 			return daruma.StopVerdict{Block: strings.Repeat("Not yet. ", 3000)}, nil
 		}),
 	}.play(t)
@@ -98,7 +98,7 @@ func TestInterruptInside(t *testing.T) {
 		}
 	}
 	judging := lab{prompts: []string{"Do the task.", "Go on."}}
-	judging.config = hook(func(ctx context.Context, m *message.Message, _ bool) (daruma.StopVerdict, error) {
+	judging.config = stopHook(func(ctx context.Context, m *message.Message, _ bool) (daruma.StopVerdict, error) {
 		if len(m.Blocks) > 0 && judging.at == nil {
 			return daruma.StopVerdict{}, nil
 		}

@@ -99,6 +99,20 @@ func (h *Hooks) Any(e Event) bool {
 	return h != nil && slices.ContainsFunc(h.handlers, func(one Handler) bool { return one.Event == e && h.cfg.entry(&one).Runs })
 }
 
+// Wants reports whether a hook may be asked about in; its "if" is not judged.
+func (h *Hooks) Wants(in Input) bool {
+	if h == nil || in.Body == nil {
+		return false
+	}
+	for i := range h.handlers {
+		one := &h.handlers[i]
+		if one.Event == in.Event() && h.matchers[i].matches(in.values()) && h.cfg.entry(one).Runs {
+			return true
+		}
+	}
+	return false
+}
+
 // Spent tells which hooks put how much into the conversation, the most first: a
 // message about a full window should name them.
 func (h *Hooks) Spent() []Spent {

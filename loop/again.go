@@ -1,7 +1,8 @@
 package loop
 
 // AskAgain asks once more, with another message, after an empty answer or one
-// that only thinks (R26).
+// that only thinks (R26). Behind a stop hook's objection an empty answer means
+// that the model has nothing to add, and asking again would only go round.
 const AskAgain Transition = "empty_answer_retry"
 
 var askAgain = &Recovery{
@@ -11,7 +12,7 @@ var askAgain = &Recovery{
 		Action: "take it back and ask again, with a word about it",
 		End:    "still empty: model_error",
 	},
-	Answers: func(_ State, o Outcome) bool { return o.Kind == Empty },
+	Answers: func(s State, o Outcome) bool { return o.Kind == Empty && s.Transition != HookBlocked },
 	Limit:   2,
 	Scope:   PerTurn,
 	Step:    Step{Do: Sample, Discard: true, Nudge: NudgeAnswer},

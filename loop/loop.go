@@ -84,6 +84,12 @@ func (c *Core) NextRun(s State) State {
 	return State{Used: reset(s.Used, PerRun)}
 }
 
+// GiveUp returns s with every recovery spent, so that whatever failed is shown.
+func (c *Core) GiveUp(s State) State {
+	s.Used = c.limits
+	return s
+}
+
 // Next decides. A combination of phase and outcome that cannot be ends the run
 // as a fault of our own; it never panics.
 func (c *Core) Next(s State, o Outcome) (State, Step) {
@@ -167,6 +173,9 @@ func plain(s State, o Outcome) (State, Step) {
 	case HooksPassed:
 		return finish(s, Step{Reason: Completed})
 	}
+	if o.Kind == Empty && s.Transition == HookBlocked {
+		return finish(s, Step{Reason: StopHookPrevented, Discard: true})
+	}
 	return finish(s, lastStep(o))
 }
 
@@ -183,8 +192,6 @@ func lastStep(o Outcome) Step {
 		return Step{Reason: MalformedExhausted, Discard: true, Surface: true}
 	case Refused:
 		return Step{Reason: Refusal, Discard: true, Surface: true}
-	case ToolsStopped:
-		return Step{Reason: HookStopped}
 	case ToolsRefused:
 		return Step{Reason: AbortedTools}
 	case Repeated:
@@ -200,7 +207,10 @@ func abort(s State, o Outcome) (State, Step) {
 		s.Used, s.Withheld = reset(s.Used, PerTurn), ""
 		return take(s, Step{Do: Measure, Keep: s.Phase == Sample, Transition: QueuedPrompt})
 	}
-	if s.Phase == RunTools {
+	switch {
+	case o.Cause == ByHook:
+		return finish(s, Step{Reason: HookStopped, Keep: s.Phase == Sample})
+	case s.Phase == RunTools:
 		return finish(s, Step{Reason: AbortedTools})
 	}
 	return finish(s, Step{Reason: AbortedStreaming, Keep: s.Phase == Sample})

@@ -27,7 +27,6 @@ const (
 	Reduced                              // of Reduce: the history is smaller
 	Unchanged                            // of Reduce: it is not, for whatever reason
 	ToolsDone                            // of RunTools: every call has its result
-	ToolsStopped                         // of RunTools: a hook ends the run
 	ToolsRefused                         // of RunTools: the user refused without a word
 	Repeated                             // of RunTools: every call repeats what led nowhere, and none was run
 	HooksPassed                          // of RunHooks: nothing objects
@@ -70,6 +69,7 @@ const (
 	BySubmit         // a new message while the agent works
 	ByShutdown       // the process ends
 	ByConsumer       // whoever ranges over the events left
+	ByHook           // a hook wants the run to end
 )
 
 // Budget names a bound that only the shell can count.
@@ -125,7 +125,7 @@ var reported = map[Action][]OutcomeKind{
 	Sample: {Answered, Called, Truncated, WindowFull, Malformed, Failed, Overloaded,
 		Broken, Empty, Paused, Refused},
 	Reduce:   {Reduced, Unchanged},
-	RunTools: {ToolsDone, ToolsStopped, ToolsRefused, Repeated},
+	RunTools: {ToolsDone, ToolsRefused, Repeated},
 	RunHooks: {HooksPassed, HooksBlocked, HooksStopped, BudgetLeft, Prompted},
 }
 

@@ -17,15 +17,14 @@ var kindNames = [...]string{
 	Prompted: "prompted", Measured: "measured", Answered: "answered", Called: "called",
 	Truncated: "truncated", WindowFull: "window_full", Malformed: "malformed", Failed: "failed",
 	Overloaded: "overloaded", Broken: "broken", Empty: "empty", Paused: "paused", Refused: "refused",
-	Reduced: "reduced", Unchanged: "unchanged", ToolsDone: "tools_done", ToolsStopped: "tools_stopped",
-	ToolsRefused: "tools_refused", Repeated: "repeated", HooksPassed: "hooks_passed", HooksBlocked: "hooks_blocked",
+	Reduced: "reduced", Unchanged: "unchanged", ToolsDone: "tools_done", ToolsRefused: "tools_refused", Repeated: "repeated", HooksPassed: "hooks_passed", HooksBlocked: "hooks_blocked",
 	HooksStopped: "hooks_stopped", BudgetLeft: "budget_left", Aborted: "aborted", BudgetReached: "budget_reached",
 }
 
 var (
 	fitNames    = [...]string{Fits: "fits", Over: "over", Blocked: "blocked", Overhead: "overhead"}
 	cutNames    = [...]string{Whole: "", CutText: "text", CutCall: "call", CutAfterCalls: "after_calls"}
-	causeNames  = [...]string{NoCause: "", ByUser: "user", BySubmit: "submit", ByShutdown: "shutdown", ByConsumer: "consumer"}
+	causeNames  = [...]string{NoCause: "", ByUser: "user", BySubmit: "submit", ByShutdown: "shutdown", ByConsumer: "consumer", ByHook: "hook"}
 	budgetNames = [...]string{NoBudget: "", Turns: "turns", Tokens: "tokens", Money: "money", Time: "time", Refill: "refill"}
 )
 

@@ -43,7 +43,7 @@ func outcomes(phase Action, kinds []failure.Kind) []Outcome {
 			out = append(out, Outcome{Kind: kind})
 		}
 	}
-	for cause := ByUser; cause <= ByConsumer; cause++ {
+	for cause := ByUser; cause <= ByHook; cause++ {
 		out = append(out, Outcome{Kind: Aborted, Cause: cause})
 	}
 	for budget := Turns; budget <= Refill; budget++ {

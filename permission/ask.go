@@ -18,6 +18,12 @@ type Question struct {
 	// method of the tool. If it is nil, an answer may not change the input.
 	AccessOf func(input jsontext.Value) tool.Access
 
+	// Hook is what a hook of the user says, and why: Deny holds; Ask makes a
+	// question of what would be allowed; Allow spares a question that no ask rule
+	// demands. Empty: nothing.
+	Hook       Behavior
+	HookReason string
+
 	// The rest is set by Resolve.
 
 	Reason      string // one sentence for the person who is asked
@@ -48,7 +54,7 @@ type AskFunc func(ctx context.Context, q Question) (Answer, error)
 // Allow or Deny: without somebody to ask, with an error, a panic or an end of
 // ctx, the call is denied. It returns when ctx ends even if ask does not.
 func (p *Policy) Resolve(ctx context.Context, q Question, ask AskFunc) Decision {
-	d := p.Decide(q.Call, q.Access)
+	d := p.Consider(q)
 	if d.Behavior != Ask {
 		return d
 	}
@@ -64,6 +70,21 @@ func (p *Policy) Resolve(ctx context.Context, q Question, ask AskFunc) Decision 
 		return p.rejected(q, answer)
 	}
 	return p.accepted(q, answer, d)
+}
+
+// Consider is what the policy says about a call, joined with what a hook says.
+func (p *Policy) Consider(q Question) Decision {
+	d := p.Decide(q.Call, q.Access)
+	why := strings.TrimSpace(q.HookReason)
+	switch {
+	case q.Hook == Ask && d.Behavior == Allow:
+		return Decision{Behavior: Ask, ReasonType: ByHook, Reason: "A hook wants a person to be asked. " + why}
+	case q.Hook == Allow && d.Behavior == Ask && d.ReasonType != ByRule:
+		return Decision{Behavior: Allow, ReasonType: ByHook, Reason: "A hook allows it. " + why}
+	case q.Hook == Deny && d.Behavior != Deny:
+		return p.refuse(q.Call, q.Access, ByHook, "a hook denies it: "+why, Rule{})
+	}
+	return d
 }
 
 // put asks, and waits no longer than ctx lasts.

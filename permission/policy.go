@@ -59,6 +59,7 @@ const (
 	BySafety    ReasonType = "safetyCheck" // it is protected, or cannot be read
 	ByUser      ReasonType = "user"        // a person answered
 	ByFailure   ReasonType = "failure"     // asking failed
+	ByHook      ReasonType = "hook"        // a hook of the user
 	ByDefault   ReasonType = "other"       // nothing speaks for it
 )
 

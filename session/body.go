@@ -37,6 +37,7 @@ const (
 	TypeName       Type = "session_name"
 	TypeFileSaved  Type = "file_saved"
 	TypeChild      Type = "subagent_start"
+	TypeHook       Type = "hook"
 	TypeEnd        Type = "run_end"
 )
 
@@ -67,6 +68,7 @@ var bodies = map[Type]func() Body{
 	TypeName:       func() Body { return new(Name) },
 	TypeFileSaved:  func() Body { return new(FileSaved) },
 	TypeChild:      func() Body { return new(Child) },
+	TypeHook:       func() Body { return new(Hook) },
 	TypeEnd:        func() Body { return new(End) },
 }
 
@@ -106,6 +108,18 @@ type FileSaved struct {
 	After  string `json:"after"`         // hash of what it is about to hold, or Absent
 }
 
+// Hook says what came of a hook.
+type Hook struct {
+	Event   string        `json:"event"`
+	Name    string        `json:"name"`
+	Outcome string        `json:"outcome"` // success, error, cancelled
+	Exit    int           `json:"exit,omitzero"`
+	Chars   int           `json:"chars,omitzero"` // of it that the model was told
+	Took    time.Duration `json:"took_ms,omitzero"`
+	Stdout  string        `json:"stdout,omitzero"`
+	Stderr  string        `json:"stderr,omitzero"`
+}
+
 // RunStart begins a run.
 type RunStart struct {
 	Continue bool `json:"continue,omitzero"` // no prompt was added
@@ -125,6 +139,7 @@ const (
 	PromptQueued    PromptState = ""          // nobody answered it: it waits for the next run
 	PromptStarted   PromptState = "started"   // it joined the conversation
 	PromptCompleted PromptState = "completed" // the run that it joined completed
+	PromptRejected  PromptState = "rejected"  // a hook did not let it in
 )
 
 // Message adds a message to the conversation: prompts, results, nudges and

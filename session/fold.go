@@ -59,8 +59,11 @@ func (h *History) Apply(e Event) {
 	case *RunStart:
 		h.Running = true
 	case *Prompt:
-		if b.State == PromptQueued {
+		switch i := slices.Index(h.Queued, b.Text); {
+		case b.State == PromptQueued:
 			h.Queued = append(h.Queued, b.Text)
+		case b.State == PromptRejected && i >= 0:
+			h.Queued = slices.Delete(h.Queued, i, i+1)
 		}
 	case *Message:
 		h.add(b.Message)

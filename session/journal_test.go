@@ -29,7 +29,7 @@ func everyBody() []Body {
 	e := &failure.Error{Kind: failure.Overloaded, Status: 529, Hint: failure.Hint{After: 2 * time.Second, Given: true}}
 	return []Body{
 		&Start{Build: "1", Dir: "/p", Model: "m", Fallbacks: []string{"n"}, PID: 7},
-		&Name{Name: "the port"}, &Child{Call: "c1", Session: "one.agent-1", Again: true}, &FileSaved{Call: "c1", Path: "/p/a", Before: Absent, After: Hash(nil)},
+		&Name{Name: "the port"}, &Hook{Event: "Stop", Name: "./x", Outcome: "error", Exit: 1, Chars: 5, Took: time.Second, Stdout: "a", Stderr: "b"}, &Child{Call: "c1", Session: "one.agent-1", Again: true}, &FileSaved{Call: "c1", Path: "/p/a", Before: Absent, After: Hash(nil)},
 		&RunStart{Continue: true},
 		&Message{Message: message.NewText("m1", "do it")},
 		&Decision{Outcome: "prompted", Step: "measure", Transition: loop.NextTurn},

@@ -76,7 +76,7 @@ const stub message.BlockType = "\x00stub"
 var plain = map[Type]bool{
 	TypeRunStart: true, TypeDecision: true, TypeRetract: true, TypePermission: true, TypeRepair: true,
 	TypeMismatch: true, TypeNotice: true, TypeBlock: true, TypeDelta: true, TypeWaiting: true, TypeProgress: true,
-	TypeFileSaved: true,
+	TypeFileSaved: true, TypeHook: true,
 }
 
 func (l *loader) take(at span, line []byte) error {

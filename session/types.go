@@ -33,5 +33,6 @@ func (*Mismatch) Type() Type   { return TypeMismatch }
 func (*Notice) Type() Type     { return TypeNotice }
 func (*FileSaved) Type() Type  { return TypeFileSaved }
 func (*Child) Type() Type      { return TypeChild }
+func (*Hook) Type() Type       { return TypeHook }
 func (*Name) Type() Type       { return TypeName }
 func (*End) Type() Type        { return TypeEnd }

@@ -136,19 +136,36 @@ func (s *Set) Access(name string, input jsontext.Value) (access Access) {
 // sent: valid text, never empty, never too large (R69, R70). What fails before
 // the tool starts is marked so that the model knows that nothing happened.
 func (s *Set) Run(ctx context.Context, call Call) Result {
+	checked, refusal := s.check(call)
+	switch {
+	case refusal != nil:
+		return *refusal
+	case ctx.Err() != nil:
+		return s.finish(call, Refuse(ClassAborted, call.Name+" was not started: the run was cancelled before."))
+	}
+	return s.finish(call, s.run(ctx, s.entries[call.Name].tool, checked))
+}
+
+// Check returns the result of a call that cannot run, since there is no such tool
+// or its input does not fit; nil for every other call.
+func (s *Set) Check(call Call) *Result {
+	_, refusal := s.check(call)
+	return refusal
+}
+
+func (s *Set) check(call Call) (Call, *Result) {
 	e, ok := s.entries[call.Name]
 	if !ok {
-		return s.finish(call, s.unknown(call.Name))
-	}
-	if ctx.Err() != nil {
-		return s.finish(call, Refuse(ClassAborted, call.Name+" was not started: the run was cancelled before."))
+		r := s.finish(call, s.unknown(call.Name))
+		return call, &r
 	}
 	input, wrong := e.schema.check(call.Input)
 	if len(wrong) > 0 {
-		return s.finish(call, Refuse(ClassBadInput, complain(call.Name, wrong)))
+		r := s.finish(call, Refuse(ClassBadInput, complain(call.Name, wrong)))
+		return call, &r
 	}
 	call.Input = input
-	return s.finish(call, s.run(ctx, e.tool, call))
+	return call, nil
 }
 
 // Refuse returns the result of a call that was not started: class for logs, text

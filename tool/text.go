@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/daruma-agent/daruma/message"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 const (
@@ -19,6 +21,20 @@ const (
 	// since the whole is in a file.
 	keepHead, keepTail = 6_000, 3_000
 )
+
+// Rewritten is r with another text for the model, as JSON: a text, or anything
+// else as it stands. Nil changes nothing.
+func (s *Set) Rewritten(call Call, r Result, output jsontext.Value) *Result {
+	if output != nil {
+		var text string
+		if json.Unmarshal(output, &text) != nil {
+			text = string(output)
+		}
+		r.Content = Text(text).Content
+		r = s.finish(call, r)
+	}
+	return &r
+}
 
 // finish makes r fit to be sent to a model.
 func (s *Set) finish(call Call, r Result) Result {

@@ -129,6 +129,7 @@ const (
 	ClassTimeout     = "Timeout"
 	ClassExit        = "ShellExit"
 	ClassAborted     = "Aborted"
-	ClassRepeated    = "Repeated" // it leads nowhere, as often before
+	ClassRepeated    = "Repeated"   // it leads nowhere, as often before
+	ClassHook        = "HookDenied" // a hook said no, or could not say yes
 	ClassUnknown     = "unknown"
 )

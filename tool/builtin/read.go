@@ -86,7 +86,7 @@ func (w *Workspace) runRead(ctx context.Context, call tool.Call, in readInput) t
 	}
 	defer f.Close()
 	if info.Size() == 0 {
-		w.memory.read(p, sha256.Sum256(nil), 0, span{call: call.ID})
+		call.Committed(func() { w.memory.read(p, sha256.Sum256(nil), 0, span{call: call.ID}) })
 		return tool.Text("(the file " + p.shown + " exists and is empty)")
 	}
 	start := make([]byte, 8<<10)
@@ -252,9 +252,9 @@ func (w *Workspace) showPage(p place, call tool.Call, page *page) tool.Result {
 		fmt.Fprintf(&b, "(%s)\n", strings.Join(notes, "; "))
 	}
 	if page.cut == 0 && !page.invalid {
-		w.memory.read(p, page.sum, page.total, span{call.ID, page.from, last})
+		call.Committed(func() { w.memory.read(p, page.sum, page.total, span{call.ID, page.from, last}) })
 	} else {
-		w.memory.read(p, page.sum, page.total, span{call: call.ID}) // known, but not line for line
+		call.Committed(func() { w.memory.read(p, page.sum, page.total, span{call: call.ID}) }) // known, but not line for line
 	}
 	r := tool.Text(b.String())
 	r.Output = ReadOutput{Type: "text", File: ReadFile{

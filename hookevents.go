@@ -36,7 +36,7 @@ func (r *run) input(body hook.Body) hook.Input {
 func (r *run) ask(body hook.Body) hook.Output { return r.askAbout(r.input(body)) }
 
 func (r *run) askAbout(in hook.Input) hook.Output {
-	if !r.cfg.Hooks.Wants(in) {
+	if !r.cfg.Hooks.Matches(in) {
 		return hook.Output{}
 	}
 	out := r.cfg.Hooks.Run(r.ctx, in)
@@ -46,7 +46,7 @@ func (r *run) askAbout(in hook.Input) hook.Output {
 
 // tell tells the hooks of what they cannot change, and waits for none.
 func (r *run) tell(body hook.Body) {
-	if in := r.input(body); r.cfg.Hooks.Wants(in) {
+	if in := r.input(body); r.cfg.Hooks.Matches(in) {
 		r.cfg.Hooks.Start(in)
 	}
 }
@@ -192,7 +192,7 @@ func (r *run) postToolUse(ctx context.Context, c *call, u *update) {
 	ms := u.took.Milliseconds()
 	if !u.result.IsError {
 		in := r.input(hook.PostToolUseInput{ToolCall: c.forHooks(), Response: r.response(u), DurationMS: ms})
-		if r.cfg.Hooks.Wants(in) {
+		if r.cfg.Hooks.Matches(in) {
 			u.heard = r.cfg.Hooks.Run(ctx, in)
 			u.result = r.cfg.Tools.Rewritten(c.Call, *u.result, u.heard.ToolOutput)
 		}
@@ -202,7 +202,7 @@ func (r *run) postToolUse(ctx context.Context, c *call, u *update) {
 	text := plain(u.result.Content)
 	in := r.input(hook.PostToolUseFailureInput{ToolCall: c.forHooks(), Error: text, IsInterrupt: cut, DurationMS: ms})
 	switch {
-	case !r.cfg.Hooks.Wants(in):
+	case !r.cfg.Hooks.Matches(in):
 	case cut:
 		r.cfg.Hooks.Start(in) // nobody waits any more
 	default:

@@ -17,7 +17,7 @@ type StopHook func(ctx context.Context, answer *message.Message, active bool) (S
 
 // hooked reports whether a hook wants to see c before it runs.
 func (r *run) hooked(c *call) bool {
-	return r.cfg.Hooks.Wants(r.input(hook.PreToolUseInput{ToolCall: c.forHooks()}))
+	return r.cfg.Hooks.Matches(r.input(hook.PreToolUseInput{ToolCall: c.forHooks()}))
 }
 
 // StopVerdict is what a stop hook says; the zero value lets the run end.

@@ -70,6 +70,9 @@ type Config struct {
 	Transport http.RoundTripper
 	// OutputDir gets the whole of texts that are cut; empty: they are not kept.
 	OutputDir string
+	// Hide takes secrets out of what hooks say and print, before anybody reads it
+	// and before it is kept in a file. May be nil.
+	Hide func(text string) string
 	// Observe is told of each hook that begins (with a nil result) and of what came
 	// of it, when all of the event have ended; one call at a time. May be nil.
 	Observe func(e Entry, r *Result)

@@ -25,7 +25,7 @@ func FuzzOutput(f *testing.F) {
 		v := judge(trait, r)
 		one := sh(trait.event, "x")
 		e := (&Config{}).entry(&one)
-		m := &merger{trait: trait, keep: (&Hooks{}).keep}
+		m := &merger{trait: trait, keep: (&Hooks{}).keep, hide: (&Hooks{}).hide}
 		chars := m.add(&e, v)
 		out := m.finish()
 		agreed := out.Permission == Allow || out.Answer != nil && out.Answer.Allow

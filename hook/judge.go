@@ -27,6 +27,7 @@ type raw struct {
 	stdout []byte // of a service the body
 	stderr []byte
 	cut    bool // stdout is longer
+	torn   bool // stdout could not be read to its end
 	limit  time.Duration
 	took   time.Duration
 }
@@ -103,6 +104,8 @@ func (r raw) failure() string {
 		return "could not be asked: " + r.why
 	case r.ending == notStarted:
 		return "could not be started: " + r.why
+	case r.torn && r.code != 2: // which says it all
+		return "ended, but its output could not be read to the end: something that it started holds it open"
 	case r.ending == killed:
 		return "was ended by the signal " + r.why
 	case r.http && (r.code < 200 || r.code > 299):

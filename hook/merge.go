@@ -60,7 +60,8 @@ type Result struct {
 type merger struct {
 	trait    trait
 	failOpen bool
-	keep     func(hook, text string) string // bounds a text
+	keep     func(hook, text string) string // bounds a text, and takes secrets out
+	hide     func(text string) string       // takes secrets out
 	out      Output
 
 	reasons    []string // of the strongest permission, or of blocks
@@ -74,7 +75,7 @@ type merger struct {
 // to the model.
 func (m *merger) add(e *Entry, v verdict) (chars int) {
 	m.n++
-	label := e.label()
+	label := m.hide(e.label())
 	before := m.chars
 	switch {
 	case v.failed != "" && m.trait.policy && (!m.failOpen || v.refusal):
@@ -99,8 +100,8 @@ func (m *merger) add(e *Entry, v verdict) (chars int) {
 
 // refuse is the failure of a hook that was there to decide.
 func (m *merger) refuse(label, why string) {
-	text := fmt.Sprintf("The %s %s. A hook that fails never means yes, so this call was not run and nothing was changed. "+
-		"Do not try to get around it: go on without this call, and tell the user that the hook has to be mended.", label, why)
+	text := m.hide(fmt.Sprintf("The %s %s. A hook that fails never means yes, so this call was not run and nothing was changed. "+
+		"Do not try to get around it: go on without this call, and tell the user that the hook has to be mended.", label, why))
 	if m.trait.event == PermissionRequest {
 		m.answer(&Answer{Message: text})
 		return
@@ -210,7 +211,7 @@ func (m *merger) values(label string, r *reply) {
 		m.out.ToolOutput = r.output
 	}
 	if r.title != "" {
-		m.out.Title = clip(r.title, 200)
+		m.out.Title = clip(m.keep(label, r.title), 200)
 	}
 	if r.firstMessage != "" {
 		m.out.FirstMessage = m.keep(label, r.firstMessage)
@@ -236,7 +237,7 @@ func (m *merger) context(label, text string) {
 }
 
 func (m *merger) notice(label, text string) {
-	m.out.Notices = append(m.out.Notices, Text{label, label + ": " + text})
+	m.out.Notices = append(m.out.Notices, Text{label, m.hide(label + ": " + text)})
 }
 
 // finish is the merged output.

@@ -111,6 +111,29 @@ func TestTree(t *testing.T) {
 	}
 }
 
+// TestHiding: what cannot be found cannot hold us either, and what a hook said
+// that could not be heard to its end is no yes.
+func TestHiding(t *testing.T) {
+	t.Parallel()
+	const hide = `(setsid env -i sleep 20 &); sleep 0.2; `
+	for _, c := range []struct {
+		command string
+		want    Permission
+		why     string
+	}{
+		{hide + "echo '" + says(PreToolUse, "json") + "'", Deny, "something that it started holds it open"},
+		{hide + "echo enough >&2; exit 2", Deny, "enough"},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			t.Parallel()
+			out := run(t, Config{}, sh(PreToolUse, c.command))
+			if out.Permission != c.want || !strings.Contains(out.Reason, c.why) {
+				t.Errorf("%q: %s", out.Permission, out.Reason)
+			}
+		})
+	}
+}
+
 // TestNoZombies: every child of this process was waited for.
 func TestNoZombies(t *testing.T) {
 	one := sh(Stop, "sleep 60 & sleep 60")

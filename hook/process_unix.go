@@ -18,9 +18,12 @@ import (
 )
 
 const (
-	// drain is how long a pipe is read that something still holds open after
-	// the hook has ended.
+	// drain is how long what a hook started may still hold its pipes when it has
+	// ended itself.
 	drain = 300 * time.Millisecond
+	// hidden is how long the pipes may take to end when all that can be found has
+	// been ended.
+	hidden = 5 * time.Second
 	// killWait is how long processes may take to go after SIGKILL.
 	killWait = 3 * time.Second
 )
@@ -130,13 +133,19 @@ func (p *process) attend(ctx context.Context, cmd *exec.Cmd, ours pipes, t *tree
 		_ = cmd.Wait() // what came of it is in ProcessState
 	}()
 	var out, errOut collector
+	var outErr error
 	var moving sync.WaitGroup
 	moving.Go(func() {
 		_, _ = ours.in.Write(p.input) // a hook need not read it
 		ours.in.Close()
 	})
-	moving.Go(func() { _, _ = io.Copy(&out, ours.out) })
+	moving.Go(func() { _, outErr = io.Copy(&out, ours.out) })
 	moving.Go(func() { _, _ = io.Copy(&errOut, ours.err) })
+	moved := make(chan struct{})
+	go func() {
+		defer close(moved)
+		moving.Wait()
+	}()
 
 	limit := time.NewTimer(p.limit)
 	defer limit.Stop()
@@ -147,36 +156,42 @@ func (p *process) attend(ctx context.Context, cmd *exec.Cmd, ours pipes, t *tree
 	case <-limit.C:
 		r.ending = timedOut
 	}
-	if r.ending != exited && gone(exit) {
+	if r.ending != exited && closed(exit) {
 		r.ending = exited // both came at once: it has done its work
 	}
-	if r.ending != exited {
-		t.end(p.grace)
-	}
-	// What still holds the pipes cannot hold us.
-	until := time.Now().Add(drain)
-	_ = ours.in.SetWriteDeadline(until)
-	_ = ours.out.SetReadDeadline(until)
-	_ = ours.err.SetReadDeadline(until)
-	moving.Wait()
 	if r.ending == exited {
-		t.end(p.grace)
+		await(moved, drain)
 	}
+	t.end(p.grace)
+	// Nothing of it is left, so the pipes end by themselves, however long that
+	// takes on a busy machine. Only what hid from us can still hold them.
+	await(moved, hidden)
+	_ = ours.in.SetWriteDeadline(time.Now())
+	_ = ours.out.SetReadDeadline(time.Now())
+	_ = ours.err.SetReadDeadline(time.Now())
+	<-moved
 	r.stdout, r.stderr, r.cut = out.buf.Bytes(), errOut.buf.Bytes(), out.cut
+	await(exit, killWait) // waited for, it leaves no zombie; what hangs in the kernel is, when it comes back
 	if r.ending == exited {
 		status(cmd.ProcessState, &r)
-		return r
-	}
-	select {
-	case <-exit: // waited for: it leaves no zombie
-	case <-time.After(killWait): // it hangs in the kernel, and is waited for when it comes back
+		r.torn = outErr != nil
 	}
 	return r
 }
 
-func gone(exit <-chan struct{}) bool {
+// await waits for c to be closed, no longer than limit.
+func await(c <-chan struct{}, limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
 	select {
-	case <-exit:
+	case <-c:
+	case <-timer.C:
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
 		return true
 	default:
 		return false

@@ -99,18 +99,14 @@ func (h *Hooks) Any(e Event) bool {
 	return h != nil && slices.ContainsFunc(h.handlers, func(one Handler) bool { return one.Event == e && h.cfg.entry(&one).Runs })
 }
 
-// Wants reports whether a hook may be asked about in; its "if" is not judged.
-func (h *Hooks) Wants(in Input) bool {
+// Matches reports whether a hook that can run matches in: such a call must not
+// begin before its hooks were asked.
+func (h *Hooks) Matches(in Input) bool {
 	if h == nil || in.Body == nil {
 		return false
 	}
-	for i := range h.handlers {
-		one := &h.handlers[i]
-		if one.Event == in.Event() && h.matchers[i].matches(in.values()) && h.cfg.entry(one).Runs {
-			return true
-		}
-	}
-	return false
+	t, _ := traitOf(in.Event())
+	return len(h.choose(in, t, nil)) > 0
 }
 
 // Spent tells which hooks put how much into the conversation, the most first: a
@@ -142,7 +138,8 @@ func (h *Hooks) Run(ctx context.Context, in Input) Output {
 		return Output{}
 	}
 	t, _ := traitOf(in.Event())
-	m := &merger{trait: t, failOpen: h.cfg.FailOpen, keep: h.keep}
+	m := &merger{trait: t, failOpen: h.cfg.FailOpen, keep: h.keep, hide: h.hide}
+	m.out.Notices = h.takeNotices()
 	chosen := h.choose(in, t, m)
 	if len(chosen) == 0 {
 		return m.finish()
@@ -180,20 +177,20 @@ func (h *Hooks) Run(ctx context.Context, in Input) Output {
 // judge adds what came of a hook to the output.
 func (h *Hooks) judge(m *merger, e *Entry, r raw) {
 	v := judge(m.trait, r)
-	result := resultOf(e, r, v)
+	result := h.result(e, r, v)
 	result.Chars = m.add(e, v)
 	m.out.Results = append(m.out.Results, result)
 	if result.Chars > 0 {
-		h.account(e.label(), result.Chars)
+		h.account(h.hide(e.label()), result.Chars)
 	}
 	h.tell(*e, &result)
 }
 
-// resultOf is what came of a hook, for screens and logs.
-func resultOf(e *Entry, r raw, v verdict) Result {
+// result is what came of a hook, for screens and logs.
+func (h *Hooks) result(e *Entry, r raw, v verdict) Result {
 	result := Result{
 		Entry: *e, Outcome: "success", ExitCode: r.code, Took: r.took,
-		Stdout: clip(text(r.stdout), mostText), Stderr: clip(text(r.stderr), mostText),
+		Stdout: clip(h.hide(text(r.stdout)), mostText), Stderr: clip(h.hide(text(r.stderr)), mostText),
 	}
 	if v.failed != "" || v.notice != "" {
 		result.Outcome = "error"
@@ -227,11 +224,11 @@ func (h *Hooks) tell(e Entry, r *Result) {
 	}
 }
 
-// choose finds the hooks that match, each once.
+// choose finds the hooks that match, each once. m, if there is one, hears of those
+// that cannot be judged.
 func (h *Hooks) choose(in Input, t trait, m *merger) []*Entry {
 	var chosen []*Entry
 	seen := map[string]bool{}
-	m.out.Notices = append(m.out.Notices, h.takeNotices()...)
 	for i := range h.handlers {
 		one := &h.handlers[i]
 		if one.Event != t.event || h.cfg.disabled(one) || !h.matchers[i].matches(in.values()) {
@@ -251,7 +248,7 @@ func (h *Hooks) choose(in Input, t trait, m *merger) []*Entry {
 func (h *Hooks) mention(i int, one *Handler, m *merger) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.told[i] && !one.supported() {
+	if m != nil && !h.told[i] && !one.supported() {
 		h.told[i] = true
 		m.notice(one.label(), fmt.Sprintf("hooks of type %q are not supported by this version: it was not asked and decides nothing", one.Type))
 	}
@@ -269,11 +266,10 @@ func (h *Hooks) applies(one *Handler, in Input, m *merger) bool {
 		return true
 	}
 	yes, err := h.match(one.If, call)
-	if err != nil {
+	if err != nil && m != nil {
 		m.notice(one.label(), fmt.Sprintf(`its "if" cannot be judged, so it runs: %v`, err))
-		return true
 	}
-	return yes
+	return yes || err != nil
 }
 
 func (h *Hooks) match(rule string, call ToolCall) (yes bool, err error) {
@@ -341,10 +337,10 @@ func (h *Hooks) start(e *Entry, in Input, data []byte, m *merger) {
 		// What it says comes too late, but that it failed is worth a line.
 		r := h.ask(h.background, e, in, data)
 		v := judge(m.trait, r)
-		result := resultOf(e, r, v)
+		result := h.result(e, r, v)
 		h.tell(*e, &result)
 		if why := v.failed + v.notice; why != "" && !v.refusal {
-			h.drop(Text{e.label(), e.label() + ": " + why})
+			h.drop(Text{h.hide(e.label()), h.hide(e.label() + ": " + why)})
 		}
 	})
 }
@@ -426,7 +422,7 @@ func (h *Hooks) Close(ctx context.Context) []Text {
 
 // keep bounds a text of a hook. The whole of one that is cut goes to a file.
 func (h *Hooks) keep(hook, s string) string {
-	s = strings.TrimSpace(text([]byte(s)))
+	s = h.hide(strings.TrimSpace(text([]byte(s))))
 	n := utf8.RuneCountInString(s)
 	if n <= mostText {
 		return s
@@ -442,6 +438,13 @@ func (h *Hooks) keep(hook, s string) string {
 	const room = 1000 // for the note; longer paths are cut with it
 	head := string([]rune(s)[:mostText-room])
 	return head + clip(fmt.Sprintf("\n[The %s said %d characters; those from here on %s.]", hook, n, where), room)
+}
+
+func (h *Hooks) hide(s string) string {
+	if h.cfg.Hide == nil {
+		return s
+	}
+	return h.cfg.Hide(s)
 }
 
 func spill(dir, s string) (path string, err error) {

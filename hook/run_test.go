@@ -269,6 +269,53 @@ func TestIf(t *testing.T) {
 	}
 }
 
+// TestMatches: what a hook wants to see must wait for it.
+func TestMatches(t *testing.T) {
+	one, other := sh(PreToolUse, "true"), sh(PreToolUse, "true")
+	one.Matcher, other.Matcher, other.If = "Edit", "Bash", "Bash(rm *)"
+	in := example(PreToolUse, common(t))
+	for _, c := range []struct {
+		hooks []Handler
+		match bool
+		want  bool
+	}{{nil, true, false}, {[]Handler{one}, true, false}, {[]Handler{one, other}, true, true}, {[]Handler{one, other}, false, false}, {[]Handler{{Event: PreToolUse, Type: Agent}}, true, false}} {
+		h := hooks(t, Config{Handlers: c.hooks, Match: func(string, ToolCall) (bool, error) { return c.match, nil }})
+		if got := h.Matches(in); got != c.want {
+			t.Errorf("%d hooks, %v: %v", len(c.hooks), c.match, got)
+		}
+	}
+}
+
+// TestHide: no secret gets out by a hook that knows it.
+func TestHide(t *testing.T) {
+	dir := t.TempDir()
+	h := hooks(t, Config{
+		OutputDir: dir, Hide: func(s string) string { return strings.ReplaceAll(s, "secret", "*") },
+		Handlers: []Handler{
+			sh(UserPromptSubmit, "echo secret; exit 3"), sh(UserPromptSubmit, "echo secret >&2; exit 2"), sh(UserPromptSubmit, "echo secret >&2; exit 1"),
+			sh(UserPromptSubmit, "printf secret; head -c 20000 /dev/zero | tr '\\0' a; exit 0"),
+			sh(UserPromptSubmit, `echo '{"systemMessage":"secret","stopReason":"secret","continue":false,"hookSpecificOutput":{"sessionTitle":"secret"}}'`),
+		},
+	})
+	out := h.Run(context.Background(), example(UserPromptSubmit, common(t)))
+	for i := range out.Results {
+		out.Results[i].Entry = Entry{} // the caller's own words
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, "*"))
+	if len(files) != 1 {
+		t.Fatal(files)
+	}
+	kept, _ := os.ReadFile(files[0])
+	said := fmt.Sprintf("%v %v %v %v %v %v %v", out.Reason, out.StopReason, out.Context, out.Notices, out.Results, out.Title, string(kept))
+	for _, s := range out.System {
+		said += s.Text
+	}
+	if strings.Contains(said, "secret") || !out.Block || !out.Stop {
+		at := max(0, strings.Index(said, "secret")-200)
+		t.Errorf("…%.500s", said[at:])
+	}
+}
+
 func TestUnsupported(t *testing.T) {
 	h := hooks(t, Config{Handlers: []Handler{{Event: PreToolUse, Type: Prompt}}})
 	first := h.Run(context.Background(), example(PreToolUse, common(t)))

@@ -108,12 +108,13 @@ func (p *process) run(ctx context.Context) raw {
 		// process group that is easy to end.
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
+	began := time.Now()
 	err = cmd.Start()
 	closeAll(io3.hookIn, io3.hookOut, io3.hookErr)
 	if err != nil {
 		return raw{ending: notStarted, why: startError(err)}
 	}
-	return p.attend(ctx, cmd, io3, &tree{pgid: cmd.Process.Pid, mark: mark})
+	return p.attend(ctx, cmd, io3, &tree{pgid: cmd.Process.Pid, began: began, mark: mark})
 }
 
 // startError is the reason alone: the path is in the name of the hook.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // tree are the processes of a hook: those of its session or group, those that
@@ -12,6 +13,7 @@ import (
 // mark finds what left the session and lost its parents.
 type tree struct {
 	pgid  int
+	began time.Time
 	mark  string
 	known map[seen]bool // true: found before, and counts even when it loses what told it; false: carries no mark
 }
@@ -33,7 +35,7 @@ func (t *tree) alive() []task {
 		t.known = map[seen]bool{}
 	}
 	mine := map[int]bool{}
-	rest, found := tasks(), []task(nil)
+	rest, found := tasks(t.oldest()), []task(nil)
 	for grew := true; grew; { // children may be listed before their parents
 		grew = false
 		var later []task
@@ -78,8 +80,25 @@ func (t *tree) signal(sig syscall.Signal) {
 	}
 }
 
-// tasks lists all processes but this one and the dead that nobody has waited for.
-func tasks() []task {
+// oldest is the lowest number that a process of the tree can have: all were born
+// after the hook, so that the others need not be looked at. 0 if the numbers have
+// begun anew since, or may have gone round while a hook took its time.
+func (t *tree) oldest() int {
+	const round = 5 * time.Second // no system starts 32,768 processes as fast
+	if time.Since(t.began) > round {
+		return 0
+	}
+	b, err := os.ReadFile("/proc/sys/kernel/ns_last_pid")
+	newest, bad := strconv.Atoi(string(bytes.TrimSpace(b)))
+	if err != nil || bad != nil || newest < t.pgid {
+		return 0
+	}
+	return t.pgid
+}
+
+// tasks lists the processes from the number oldest on, but not this one and not
+// the dead that nobody has waited for.
+func tasks(oldest int) []task {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -88,7 +107,7 @@ func tasks() []task {
 	names, _ := dir.Readdirnames(-1)
 	var all []task
 	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil && pid != os.Getpid() {
+		if pid, err := strconv.Atoi(name); err == nil && pid >= oldest && pid != os.Getpid() {
 			if p, ok := readTask(pid); ok {
 				all = append(all, p)
 			}

@@ -2,13 +2,17 @@
 
 package hook
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
 // tree is the process group of a hook: here nobody can be asked for what has
 // left it.
 type tree struct {
-	pgid int
-	mark string
+	pgid  int
+	began time.Time
+	mark  string
 }
 
 func (t *tree) alive() []int {

@@ -62,6 +62,8 @@ func (w *Workspace) runEdit(_ context.Context, call tool.Call, in editInput) too
 		return failure("edit", in.Path, err)
 	case in.Old == "" && len(b) > 0:
 		return failure("edit", in.Path, refuse(ClassNoMatch, "the file exists and is not empty. An empty old_string only creates files; nothing was changed"))
+	case refuseBinary(b[:min(len(b), 8<<10)], "", info.Size()) != nil: // Read could not show it either
+		err = refuse(ClassKind, "the file is not text in UTF-8. Use Bash to change it; nothing was changed")
 	case in.Old != "":
 		err = w.memory.check(p, sha256.Sum256(b), false)
 	}
@@ -79,7 +81,7 @@ func (w *Workspace) runEdit(_ context.Context, call tool.Call, in editInput) too
 	}
 	w.memory.changed(p, sha256.Sum256([]byte(text)), known)
 	hunks := patch(valid(old), valid(text))
-	r := tool.Text(fmt.Sprintf("Edited %s (%s): %s", p.shown, stat(hunks), lines))
+	r := tool.Text(fmt.Sprintf("Edited %s (%s): %s%s", p.shown, stat(hunks), lines, parted(info)))
 	r.Output = EditOutput{
 		Path: p.shown, Old: in.Old, New: in.New, Original: valid(old), Patch: hunks, ReplaceAll: in.All,
 	}

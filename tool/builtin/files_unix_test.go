@@ -6,14 +6,16 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
 
+// C237: nothing that a read could wait on is read.
 func TestReadWaitsForNothing(t *testing.T) {
 	b := open(t)
 	if err := syscall.Mkfifo(filepath.Join(b.dir, "pipe"), 0o600); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	wants(t, b.bad("Read", in{"file_path": "pipe"}), "named pipe")
 	wants(t, b.bad("Edit", in{"file_path": "pipe", "old_string": "a", "new_string": "b"}), "named pipe")
@@ -27,11 +29,37 @@ func TestReadWaitsForNothing(t *testing.T) {
 	defer os.RemoveAll(dir)
 	l, err := net.Listen("unix", dir+"/socket")
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	defer l.Close()
 	b = open(t, func(c *Config) { c.Root = dir })
 	b.bad("Read", in{"file_path": "socket"})
+}
+
+// C237: devices.
+func TestDevicesAreNotRead(t *testing.T) {
+	b := open(t, func(c *Config) { c.Dirs = []string{"/dev"} })
+	for _, path := range []string{"/dev/zero", "/dev/null", "/dev/tty", "/dev/random"} {
+		if _, err := os.Stat(path); err != nil {
+			continue // not every system has all of them
+		}
+		got := b.bad("Read", in{"file_path": path})
+		if !strings.Contains(got, "a device") && path != "/dev/tty" { // a terminal may not even be opened
+			t.Errorf("%s: %s", path, got)
+		}
+		b.bad("Write", in{"file_path": path, "content": "x"})
+		b.bad("Edit", in{"file_path": path, "old_string": "x", "new_string": "y"})
+	}
+	wants(t, b.good("Grep", in{"pattern": "x", "path": "/dev/zero"}), "No matches")
+}
+
+// Files of the system say that they have no bytes.
+func TestFilesOfTheSystem(t *testing.T) {
+	if _, err := os.Stat("/proc/self/status"); err != nil {
+		t.Skip("this system has no /proc")
+	}
+	b := open(t, func(c *Config) { c.Dirs = []string{"/proc/self"} })
+	wants(t, b.good("Read", in{"file_path": "/proc/self/status"}), "Name:", "Pid:")
 }
 
 func TestOwnerIsKept(t *testing.T) {

@@ -113,7 +113,7 @@ func globResult(p place, found []entry, deeper bool, took time.Duration) tool.Re
 	var b strings.Builder
 	for _, e := range found[:min(len(found), maxGlob)] {
 		name := p.show(e.name)
-		o.Names = append(o.Names, name)
+		o.Names = append(o.Names, valid(name))
 		b.WriteString(quote(name) + "\n")
 	}
 	o.NumFiles = len(o.Names)

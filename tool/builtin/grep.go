@@ -140,11 +140,15 @@ func chooser(in grepInput) (func(name string) bool, error) {
 
 // grepResult writes what was found in the way that was asked for.
 func grepResult(in grepInput, p place, found []findings) tool.Result {
-	o := GrepOutput{Mode: in.Mode, NumFiles: len(found), Names: []string{}}
-	var lines []string
+	o := GrepOutput{Mode: in.Mode, Names: []string{}}
+	var lines, large []string
 	for _, f := range found {
 		name := p.show(f.name)
-		o.Names = append(o.Names, name)
+		if f.large {
+			large = append(large, quote(name))
+			continue
+		}
+		o.Names = append(o.Names, valid(name))
 		o.NumMatches += f.matches
 		switch in.Mode {
 		case modeFiles:
@@ -156,6 +160,7 @@ func grepResult(in grepInput, p place, found []findings) tool.Result {
 		}
 	}
 	all := len(lines)
+	o.NumFiles = len(o.Names)
 	lines = lines[min(max(in.Offset, 0), all):]
 	limit := defaultHead
 	if in.Head != nil {
@@ -172,14 +177,20 @@ func grepResult(in grepInput, p place, found []findings) tool.Result {
 		o.Content = tool.Clean(text)
 	}
 	switch {
-	case len(found) == 0 && !in.Multiline && strings.Contains(in.Pattern, `\n`):
+	case o.NumFiles == 0 && !in.Multiline && strings.Contains(in.Pattern, `\n`):
 		text = "No matches found: without multiline, lines are searched one by one"
-	case len(found) == 0:
+	case o.NumFiles == 0:
 		text = "No matches found"
 	case len(lines) == 0:
 		text = fmt.Sprintf("(there are only %d results: offset %d is behind them)", all, in.Offset)
 	case len(lines) < all:
 		text += fmt.Sprintf("\n(results %d to %d of %d; use offset and head_limit for others)", in.Offset+1, in.Offset+len(lines), all)
+	}
+	if n := len(large); n > 0 {
+		if n > 5 {
+			large = append(large[:5], fmt.Sprintf("and %d more", n-5))
+		}
+		text += fmt.Sprintf("\n(larger than %s and not searched: %s; use Bash and grep for that)", bytesText(maxWhole), strings.Join(large, ", "))
 	}
 	r := tool.Text(text)
 	r.Output = o

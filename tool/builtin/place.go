@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/daruma-agent/daruma/tool"
+	"golang.org/x/text/unicode/norm"
 )
 
 // area is a folder that the file tools may use.
@@ -167,6 +168,21 @@ func (p place) loadInto(buf []byte) ([]byte, fs.FileInfo, error) {
 	return nil, nil, refuse(ClassKind, "the file grows while it is read: use Bash")
 }
 
+// lookalike reports whether two names differ only in how letters are composed
+// and in which blanks they have. Some systems write them in ways that nobody
+// types.
+func lookalike(a, b string) bool {
+	plain := func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if unicode.IsSpace(r) {
+				return ' '
+			}
+			return r
+		}, norm.NFC.String(s))
+	}
+	return a != b && plain(a) == plain(b)
+}
+
 func kindText(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():
@@ -189,6 +205,14 @@ func (p place) neighbours() []string {
 	names, _ := dir.Readdirnames(10_000) // part of a folder is good enough for a hint
 	slices.Sort(names)
 	var near []string
+	for _, n := range names { // what looks the same can only be told by its characters
+		if same := lookalike(filepath.Base(p.rel), n); same && len(near) < 3 {
+			near = append(near, n+", whose name looks the same and is written otherwise (as JSON "+strconv.QuoteToASCII(n)+")")
+		}
+	}
+	if len(near) > 0 {
+		return near
+	}
 	for len(near) < 3 {
 		n := tool.Nearest(filepath.Base(p.rel), names)
 		if n == "" {

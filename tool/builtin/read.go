@@ -85,16 +85,15 @@ func (w *Workspace) runRead(ctx context.Context, call tool.Call, in readInput) t
 		return failure("read", in.Path, err)
 	}
 	defer f.Close()
-	if info.Size() == 0 {
+	start := make([]byte, 8<<10)
+	n, err := io.ReadFull(f, start)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return failure("read", in.Path, err)
+	}
+	if start = start[:n]; n == 0 { // its size does not say so: files of the system have none
 		call.Committed(func() { w.memory.read(p, sha256.Sum256(nil), 0, span{call: call.ID}) })
 		return tool.Text("(the file " + p.shown + " exists and is empty)")
 	}
-	start := make([]byte, 8<<10)
-	n, err := io.ReadFull(f, start)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return failure("read", in.Path, err)
-	}
-	start = start[:n]
 	media := http.DetectContentType(start)
 	_, picture := codecs[media]
 	switch {
@@ -108,11 +107,11 @@ func (w *Workspace) runRead(ctx context.Context, call tool.Call, in readInput) t
 	if err := refuseBinary(start, media, info.Size()); err != nil {
 		return failure("read", in.Path, err)
 	}
-	page := page{from: max(in.Offset, 1), limit: in.Limit}
+	page := page{from: max(in.Offset, 1), limit: in.Limit, big: info.Size() > maxWhole}
 	if page.limit == 0 {
 		page.limit = defaultLines
 	}
-	if err := page.scan(ctx, io.MultiReader(bytes.NewReader(start), f)); err != nil {
+	if err := page.scan(mortal{ctx, io.MultiReader(bytes.NewReader(start), f)}); err != nil {
 		return failure("read", in.Path, err)
 	}
 	return w.showPage(p, call, &page)
@@ -142,9 +141,11 @@ func refuseBinary(start []byte, media string, size int64) error {
 }
 
 // page is a range of the lines of a text. The text is read to its end to count
-// and to sum it up, but only the range is held.
+// and to sum it up, but only the range is held. Of a big one, which is too
+// large to be edited anyway, nothing is read behind the range.
 type page struct {
 	from, limit int
+	big         bool
 
 	lines   []string
 	total   int
@@ -153,15 +154,30 @@ type page struct {
 	cut     int  // lines that were cut
 	crlf    bool // there are lines that end in \r\n
 	invalid bool // a shown line is not UTF-8
+	more    bool // total is where reading ended, not how many lines there are
+	stuck   bool // it ended in a line of which no end was found
 }
 
-func (p *page) scan(ctx context.Context, r io.Reader) error {
+// mortal is a reader that ends with its context.
+type mortal struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (m mortal) Read(b []byte) (int, error) {
+	if err := m.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return m.Reader.Read(b)
+}
+
+func (p *page) scan(r io.Reader) error {
 	hash := sha256.New()
-	in := bufio.NewReaderSize(io.TeeReader(r, hash), 64<<10)
+	if !p.big {
+		r = io.TeeReader(r, hash)
+	}
+	in := bufio.NewReaderSize(r, 64<<10)
 	for {
-		if p.total%1024 == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
 		line, err := readLine(in)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
@@ -170,8 +186,15 @@ func (p *page) scan(ctx context.Context, r io.Reader) error {
 			p.total++
 			p.add(line)
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			hash.Sum(p.sum[:0])
+			return nil
+		case line.endless:
+			p.big, p.more, p.stuck = true, true, true
+			return nil
+		case p.big && (len(p.lines) >= p.limit || p.size >= maxShown):
+			p.more = true
 			return nil
 		}
 	}
@@ -204,13 +227,14 @@ func (p *page) add(l line) {
 const bom = "\uFEFF"
 
 type line struct {
-	text []byte // with its end
-	cut  bool   // text is only the beginning
+	text    []byte // with its end
+	cut     bool   // text is only the beginning
+	endless bool   // its end was not looked for any longer
 }
 
 // readLine reads a line of any length and holds only so much of it as is shown.
 func readLine(in *bufio.Reader) (l line, err error) {
-	for {
+	for n := 0; ; {
 		part, err := in.ReadSlice('\n')
 		room := (maxLine+8)*utf8.UTFMax - len(l.text)
 		if len(part) > room {
@@ -218,6 +242,10 @@ func readLine(in *bufio.Reader) (l line, err error) {
 			part = part[:max(room, 0)]
 		}
 		l.text = append(l.text, part...)
+		if n += in.Size(); n > maxWhole && errors.Is(err, bufio.ErrBufferFull) {
+			l.endless = true
+			return l, nil
+		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return l, err
 		}
@@ -226,7 +254,11 @@ func readLine(in *bufio.Reader) (l line, err error) {
 
 // showPage writes the page for the model and remembers what it shows.
 func (w *Workspace) showPage(p place, call tool.Call, page *page) tool.Result {
-	if page.from > page.total {
+	switch {
+	case page.from > page.total && page.more:
+		return tool.Refuse(ClassKind, fmt.Sprintf("line %d of %s does not end within %s, and no line behind it can be shown. Use Bash, for example with cut or jq",
+			page.total, p.shown, bytesText(maxWhole)))
+	case page.from > page.total:
 		return tool.Refuse(tool.ClassBadInput, fmt.Sprintf("%s has only %s: offset %d is behind its end",
 			p.shown, plural(page.total, "line", "lines"), page.from))
 	}
@@ -235,25 +267,16 @@ func (w *Workspace) showPage(p place, call tool.Call, page *page) tool.Result {
 		fmt.Fprintf(&b, "%6d\t%s\n", page.from+i, l)
 	}
 	last := page.from + len(page.lines) - 1
-	var notes []string
-	if last < page.total {
-		notes = append(notes, fmt.Sprintf("lines %d to %d of %d; go on with offset %d", page.from, last, page.total, last+1))
-	}
-	if page.cut > 0 {
-		notes = append(notes, fmt.Sprintf("%s cut after %d characters", plural(page.cut, "line was", "lines were"), maxLine))
-	}
-	if page.crlf {
-		notes = append(notes, `lines end in \r\n, which Edit and Write keep`)
-	}
-	if page.invalid {
-		notes = append(notes, "not all of this is UTF-8; what is not is shown as \uFFFD")
-	}
-	if len(notes) > 0 {
+	if notes := page.notes(last); len(notes) > 0 {
 		fmt.Fprintf(&b, "(%s)\n", strings.Join(notes, "; "))
 	}
-	if page.cut == 0 && !page.invalid {
+	switch {
+	case page.more:
+		page.total = 0 // not known
+	case page.big: // it cannot be changed here
+	case page.cut == 0 && !page.invalid:
 		call.Committed(func() { w.memory.read(p, page.sum, page.total, span{call.ID, page.from, last}) })
-	} else {
+	default:
 		call.Committed(func() { w.memory.read(p, page.sum, page.total, span{call: call.ID}) }) // known, but not line for line
 	}
 	r := tool.Text(b.String())
@@ -262,4 +285,27 @@ func (w *Workspace) showPage(p place, call tool.Call, page *page) tool.Result {
 		NumLines: len(page.lines), StartLine: page.from, TotalLines: page.total,
 	}}
 	return r
+}
+
+// notes say what a reader of the page has to know, whose last line is last.
+func (p *page) notes(last int) (notes []string) {
+	switch {
+	case p.stuck && last == p.total:
+		notes = append(notes, fmt.Sprintf("line %d has more than %s, and what is behind it was not read: use Bash, for example with cut or jq",
+			last, bytesText(maxWhole)))
+	case p.more:
+		notes = append(notes, fmt.Sprintf("lines %d to %d of a file that is too large to count them; go on with offset %d", p.from, last, last+1))
+	case last < p.total:
+		notes = append(notes, fmt.Sprintf("lines %d to %d of %d; go on with offset %d", p.from, last, p.total, last+1))
+	}
+	if p.cut > 0 {
+		notes = append(notes, fmt.Sprintf("%s cut after %d characters", plural(p.cut, "line was", "lines were"), maxLine))
+	}
+	if p.crlf {
+		notes = append(notes, `lines end in \r\n, which Edit and Write keep`)
+	}
+	if p.invalid {
+		notes = append(notes, "not all of this is UTF-8; what is not is shown as \uFFFD")
+	}
+	return notes
 }

@@ -46,6 +46,7 @@ type findings struct {
 	matches int // lines, or matches if only these are wanted
 	hits    []hit
 	more    bool // hits were left out
+	large   bool // it was not searched, being too large
 }
 
 func newQuery(in grepInput) (*query, error) {
@@ -117,7 +118,7 @@ func (q *query) search(ctx context.Context, p place, files []entry) []findings {
 		})
 	}
 	workers.Wait()
-	return slices.DeleteFunc(results, func(f findings) bool { return f.matches == 0 })
+	return slices.DeleteFunc(results, func(f findings) bool { return f.matches == 0 && !f.large })
 }
 
 // file searches one file. One that cannot be read, or is no text, has nothing
@@ -126,6 +127,7 @@ func (q *query) search(ctx context.Context, p place, files []entry) []findings {
 func (q *query) file(p place, e entry, buf []byte) (findings, []byte) {
 	f := findings{name: e.name}
 	if !e.info.Mode().IsRegular() || e.info.Size() > maxWhole {
+		f.large = e.info.Mode().IsRegular()
 		return f, buf
 	}
 	inner := p

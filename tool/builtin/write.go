@@ -64,7 +64,10 @@ func (w *Workspace) runWrite(_ context.Context, call tool.Call, in writeInput) t
 		w.memory.read(p, sha256.Sum256(old), n, span{call.ID, 1, n}) // the model knows it, having said it
 		return tool.Text(p.shown + " has this content already; nothing had to be changed")
 	}
-	if len(old) > 0 {
+	switch {
+	case refuseBinary(old[:min(len(old), 8<<10)], "", info.Size()) != nil: // Read could not show it either
+		err = refuse(ClassKind, "the file is there and is not text in UTF-8. Remove it first with Bash if it is to be replaced; nothing was changed")
+	case len(old) > 0:
 		err = w.memory.check(p, sha256.Sum256(old), true)
 	}
 	if err == nil {
@@ -76,7 +79,7 @@ func (w *Workspace) runWrite(_ context.Context, call tool.Call, in writeInput) t
 	w.memory.changed(p, sha256.Sum256([]byte(content)), true)
 	original := valid(string(old))
 	hunks := patch(original, content)
-	r := tool.Text(fmt.Sprintf("Updated %s (%s)", p.shown, stat(hunks)))
+	r := tool.Text(fmt.Sprintf("Updated %s (%s)%s", p.shown, stat(hunks), parted(info)))
 	r.Output = WriteOutput{Type: "update", Path: p.shown, Content: content, Patch: hunks, Original: &original}
 	return r
 }
@@ -108,6 +111,15 @@ func (p place) change(call tool.Call, before, after []byte, info fs.FileInfo) er
 		}
 	}
 	return p.replace(after, info)
+}
+
+// parted says what a file has lost that had several names: putting a new file
+// in its place leaves the old one to the others.
+func parted(old fs.FileInfo) string {
+	if n := nameCount(old); n > 1 {
+		return fmt.Sprintf("; it had %s by hard links, which keep the old content", plural(n-1, "other name", "other names"))
+	}
+	return ""
 }
 
 // writable locates a file that may be changed.

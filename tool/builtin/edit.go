@@ -56,10 +56,8 @@ func (w *Workspace) runEdit(_ context.Context, call tool.Call, in editInput) too
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && in.Old == "":
 		return w.create(call, "edit", p, in.Path, in.New)
-	case errors.Is(err, fs.ErrNotExist):
-		return missing("edit", in.Path, p, err)
 	case err != nil:
-		return failure("edit", in.Path, err)
+		return p.failure("edit", in.Path, err)
 	case in.Old == "" && len(b) > 0:
 		return failure("edit", in.Path, refuse(ClassNoMatch, "the file exists and is not empty. An empty old_string only creates files; nothing was changed"))
 	case refuseBinary(b[:min(len(b), 8<<10)], "", info.Size()) != nil: // Read could not show it either

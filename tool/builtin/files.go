@@ -3,6 +3,7 @@ package builtin
 import (
 	"context"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -15,6 +16,54 @@ import (
 type entry struct {
 	name string // below the folder that was listed, with slashes
 	info fs.FileInfo
+}
+
+// begin locates the folder or file in which a search begins.
+func (w *Workspace) begin(path string) (place, fs.FileInfo, error) {
+	p, err := w.locate(path)
+	if err != nil {
+		return p, nil, err
+	}
+	info, err := p.area.root.Stat(p.rel)
+	return p, info, err
+}
+
+// folder keeps the folder of the last file open. A listing names the files of
+// one folder after the other, and going to each from the root would cost more
+// than to read it.
+type folder struct {
+	name string
+	root *os.Root
+}
+
+// place returns the place of a file of the listing of p, for opening and
+// looking at only.
+func (f *folder) place(p place, file string) (place, error) {
+	dir, base := path.Split(file)
+	if f.root == nil || dir != f.name {
+		f.close()
+		root, err := p.area.root.OpenRoot(filepath.Join(p.rel, filepath.FromSlash(dir)))
+		if err != nil {
+			return p, err
+		}
+		f.name, f.root = dir, root
+	}
+	return place{area: &area{root: f.root}, rel: base}, nil
+}
+
+func (f *folder) lstat(p place, file string) (fs.FileInfo, error) {
+	at, err := f.place(p, file)
+	if err != nil {
+		return nil, err
+	}
+	return at.area.root.Lstat(at.rel)
+}
+
+func (f *folder) close() {
+	if f.root != nil {
+		f.root.Close()
+		f.root = nil
+	}
 }
 
 // maxNested bounds how deep repositories inside of repositories are followed.
@@ -37,6 +86,8 @@ func (w *Workspace) listBelow(ctx context.Context, p place, prefix string, keep 
 	// Only then the list can have folders in it, whose files it does not name.
 	modules := slices.Contains(names, ".gitmodules")
 	var found []entry
+	var last folder
+	defer last.close()
 	for i, name := range names {
 		if i%256 == 0 && ctx.Err() != nil {
 			return found, ctx.Err()
@@ -47,7 +98,7 @@ func (w *Workspace) listBelow(ctx context.Context, p place, prefix string, keep 
 		if !wanted && !nested && !modules {
 			continue
 		}
-		info, err := p.area.root.Lstat(filepath.Join(p.rel, filepath.FromSlash(name)))
+		info, err := last.lstat(p, name)
 		switch {
 		case err != nil: // deleted and still in the index
 		case info.IsDir() && depth > 0:

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/daruma-agent/daruma/tool"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -239,25 +238,4 @@ func TestGrepIsBounded(t *testing.T) {
 	wants(t, b.good("Grep", in{"pattern": "hit", "output_mode": "count"}), "many:50000")
 	got = b.good("Grep", in{"pattern": "hit", "output_mode": "content", "head_limit": 0})
 	wants(t, got, "left out here; the whole text is in", "more matches are not shown")
-}
-
-func BenchmarkGrep(b *testing.B) {
-	root, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		b.Skip(err)
-	}
-	w, err := New(Config{Root: filepath.Join(strings.TrimSpace(string(root)), "src")})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer w.Close()
-	for name, pattern := range map[string]string{"literal": "Unmarshaler interface", "expression": `[A-Z]\w+er interface \{$`} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if r := w.runGrep(b.Context(), tool.Call{}, grepInput{Pattern: pattern}); r.IsError {
-					b.Fatal(text(r))
-				}
-			}
-		})
-	}
 }

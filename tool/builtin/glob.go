@@ -64,18 +64,12 @@ func (w *Workspace) runGlob(ctx context.Context, _ tool.Call, in globInput) tool
 		return tool.Refuse(ClassPattern, fmt.Sprintf("glob: the pattern %q is not valid: check its brackets and braces", in.Pattern))
 	}
 	dir, pattern := splitGlob(in)
-	p, err := w.locate(dir)
-	if err != nil {
-		return failure("glob", dir, err)
-	}
-	info, err := p.area.root.Stat(p.rel)
+	p, info, err := w.begin(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && in.Path == "":
 		return tool.Text("No files found: there is no folder " + dir)
-	case errors.Is(err, fs.ErrNotExist):
-		return missing("glob", dir, p, err)
 	case err != nil:
-		return failure("glob", dir, err)
+		return p.failure("glob", dir, err)
 	case !info.IsDir():
 		return failure("glob", dir, refuse(ClassKind, "this is a file, not a folder"))
 	}

@@ -2,9 +2,7 @@ package builtin
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"path/filepath"
 	"slices"
@@ -83,16 +81,9 @@ func (w *Workspace) runGrep(ctx context.Context, _ tool.Call, in grepInput) tool
 	if dir == "" {
 		dir = "."
 	}
-	p, err := w.locate(dir)
+	p, info, err := w.begin(dir)
 	if err != nil {
-		return failure("grep", dir, err)
-	}
-	info, err := p.area.root.Stat(p.rel)
-	if errors.Is(err, fs.ErrNotExist) {
-		return missing("grep", dir, p, err)
-	}
-	if err != nil {
-		return failure("grep", dir, err)
+		return p.failure("grep", dir, err)
 	}
 	var files []entry
 	if info.IsDir() {
@@ -103,12 +94,12 @@ func (w *Workspace) runGrep(ctx context.Context, _ tool.Call, in grepInput) tool
 		files = []entry{{filepath.Base(p.rel), info}}
 		p = w.placeIn(p.area, filepath.Dir(p.abs))
 	}
-	if in.Mode == modeFiles {
-		newestFirst(files)
-	}
 	found := q.search(ctx, p, files)
 	if ctx.Err() != nil {
 		return failure("grep", dir, ctx.Err())
+	}
+	if in.Mode == modeFiles {
+		slices.SortStableFunc(found, func(a, b findings) int { return b.changed.Compare(a.changed) })
 	}
 	return grepResult(in, p, found)
 }

@@ -78,11 +78,8 @@ func (w *Workspace) runRead(ctx context.Context, call tool.Call, in readInput) t
 		return failure("read", in.Path, err)
 	}
 	f, info, err := p.open()
-	if errors.Is(err, fs.ErrNotExist) {
-		return missing("read", in.Path, p, err)
-	}
 	if err != nil {
-		return failure("read", in.Path, err)
+		return p.failure("read", in.Path, err)
 	}
 	defer f.Close()
 	start := make([]byte, 8<<10)
@@ -117,9 +114,13 @@ func (w *Workspace) runRead(ctx context.Context, call tool.Call, in readInput) t
 	return w.showPage(p, call, &page)
 }
 
-// missing says what is near to a file that is not there.
-func missing(op, path string, p place, err error) tool.Result {
+// failure is that of an operation on the place, and says what is near to one
+// that is not there.
+func (p place) failure(op, path string, err error) tool.Result {
 	r := failure(op, path, err)
+	if p.area == nil || !errors.Is(err, fs.ErrNotExist) {
+		return r
+	}
 	if near := p.neighbours(); len(near) > 0 {
 		r.Content[0].Text += ". In the same folder there is " + strings.Join(near, ", ")
 	} else if _, err := p.area.root.Stat(filepath.Dir(p.rel)); err != nil {

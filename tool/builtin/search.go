@@ -3,13 +3,15 @@ package builtin
 import (
 	"bytes"
 	"context"
-	"path/filepath"
 	"regexp"
 	"regexp/syntax"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
+	"unicode/utf8"
 
 	"github.com/daruma-agent/daruma/tool"
 )
@@ -24,6 +26,7 @@ const (
 type query struct {
 	re            *regexp.Regexp
 	literal       []byte // is in every match; empty: not known
+	folded        bool   // it is so in lower case, and matches in any
 	multiline     bool
 	only          bool
 	lines         bool // the lines are wanted, not just their number
@@ -43,6 +46,7 @@ type hit struct {
 // findings is what was found in one file.
 type findings struct {
 	name    string
+	changed time.Time
 	matches int // lines, or matches if only these are wanted
 	hits    []hit
 	more    bool // hits were left out
@@ -72,31 +76,44 @@ func newQuery(in grepInput) (*query, error) {
 		before: max(in.Before, in.Around), after: max(in.After, in.Around),
 	}
 	if tree, err := syntax.Parse(expr, syntax.Perl); err == nil {
-		q.literal = []byte(required(tree.Simplify()))
+		l := required(tree.Simplify())
+		q.literal, q.folded = []byte(l.text), l.folded
 	}
 	return q, nil
 }
 
+// literal is a text that matches contain, or, if it is folded, contain when
+// they are written in lower case.
+type literal struct {
+	text   string
+	folded bool
+}
+
 // required returns the longest text that every match of re contains. Looking
 // for it first is much faster than the expression.
-func required(re *syntax.Regexp) string {
+func required(re *syntax.Regexp) (best literal) {
 	switch re.Op {
 	case syntax.OpLiteral:
 		if re.Flags&syntax.FoldCase == 0 {
-			return string(re.Rune)
+			return literal{string(re.Rune), false}
+		}
+		// Letters beyond ASCII are left out, and k and s, which have partners there.
+		parts := strings.FieldsFunc(strings.ToLower(string(re.Rune)), func(r rune) bool { return r >= utf8.RuneSelf || r == 'k' || r == 's' })
+		for _, part := range parts {
+			if len(part) > len(best.text) {
+				best = literal{part, true}
+			}
 		}
 	case syntax.OpCapture, syntax.OpPlus:
 		return required(re.Sub[0])
 	case syntax.OpConcat:
-		best := ""
 		for _, sub := range re.Sub {
-			if s := required(sub); len(s) > len(best) {
-				best = s
+			if l := required(sub); len(l.text) > len(best.text) {
+				best = l
 			}
 		}
-		return best
 	}
-	return ""
+	return best
 }
 
 // search looks into all files at once, as far as there are processors, and
@@ -107,13 +124,14 @@ func (q *query) search(ctx context.Context, p place, files []entry) []findings {
 	var workers sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), 8, max(1, len(files))) {
 		workers.Go(func() {
-			var buf []byte // for one file after the other
+			var buf buffers // for one file after the other
+			defer buf.close()
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= len(files) || ctx.Err() != nil {
 					return
 				}
-				results[i], buf = q.file(p, files[i], buf)
+				results[i] = q.file(p, files[i], &buf)
 			}
 		})
 	}
@@ -121,62 +139,99 @@ func (q *query) search(ctx context.Context, p place, files []entry) []findings {
 	return slices.DeleteFunc(results, func(f findings) bool { return f.matches == 0 && !f.large })
 }
 
+// buffers are memory for the contents of one file, and its folder.
+type buffers struct {
+	folder
+	data, lower []byte
+}
+
 // file searches one file. One that cannot be read, or is no text, has nothing
-// in it: a search over many files does not fail for one. buf is memory to use,
-// and what is returned is memory for the next file.
-func (q *query) file(p place, e entry, buf []byte) (findings, []byte) {
-	f := findings{name: e.name}
+// in it: a search over many files does not fail for one.
+func (q *query) file(p place, e entry, buf *buffers) findings {
+	f := findings{name: e.name, changed: e.info.ModTime()}
 	if !e.info.Mode().IsRegular() || e.info.Size() > maxWhole {
 		f.large = e.info.Mode().IsRegular()
-		return f, buf
+		return f
 	}
-	inner := p
-	inner.rel = filepath.Join(p.rel, filepath.FromSlash(e.name))
-	data, _, err := inner.loadInto(buf)
+	at, err := buf.place(p, e.name)
 	if err != nil {
-		return f, buf
+		return f
 	}
-	if buf = data; bytes.IndexByte(data[:min(len(data), 8<<10)], 0) >= 0 {
-		return f, buf
+	data, _, err := at.loadInto(buf.data)
+	if err != nil {
+		return f
+	}
+	if buf.data = data; bytes.IndexByte(data[:min(len(data), 8<<10)], 0) >= 0 {
+		return f
 	}
 	data = bytes.TrimPrefix(data, []byte(bom))
 	if bytes.Contains(data, []byte("\r\n")) {
 		data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 	}
-	if !bytes.Contains(data, q.literal) {
-		return f, buf
+	hay := data
+	if q.folded {
+		buf.lower = appendLower(buf.lower[:0], data)
+		hay = buf.lower
 	}
-	if q.multiline {
+	switch {
+	case !bytes.Contains(hay, q.literal):
+	case q.multiline:
 		q.spans(&f, data)
-	} else {
-		q.byLine(&f, data)
+	default:
+		q.byLine(&f, data, hay)
 	}
-	return f, buf // what was found was copied
+	return f // what was found was copied
 }
 
-// byLine tests line after line.
-func (q *query) byLine(f *findings, data []byte) {
-	lines := splitLines(data)
-	matched := make([]int, 0, 16)
-	for i, l := range lines {
-		if !bytes.Contains(l, q.literal) {
-			continue
+// appendLower appends data with its ASCII letters in lower case, each byte in
+// its place.
+func appendLower(dst, data []byte) []byte {
+	dst = append(dst, data...)
+	for i, c := range dst {
+		if c-'A' < 26 {
+			dst[i] = c | 0x20
 		}
+	}
+	return dst
+}
+
+// byLine tests the lines in which the literal is. hay is data as it is
+// searched for that.
+func (q *query) byLine(f *findings, data, hay []byte) {
+	var matched []int
+	for at, n := 0, 0; at < len(data); n++ {
+		begin := at
+		if len(q.literal) > 0 {
+			i := bytes.Index(hay[at:], q.literal)
+			if i < 0 {
+				break
+			}
+			begin = at + bytes.LastIndexByte(data[at:at+i], '\n') + 1
+			n += bytes.Count(data[at:begin], []byte("\n"))
+		}
+		end := len(data)
+		if i := bytes.IndexByte(data[begin:], '\n'); i >= 0 {
+			end = begin + i
+		}
+		line := data[begin:end]
+		at = end + 1
 		if q.only && q.lines {
-			for _, m := range q.re.FindAll(l, -1) {
+			for _, m := range q.re.FindAll(line, -1) {
 				f.matches++
-				q.keep(f, hit{i + 1, true, string(m)})
+				q.keep(f, hit{n + 1, true, string(m)})
 			}
 			continue
 		}
-		if q.re.Match(l) {
+		if q.re.Match(line) {
 			f.matches++
-			if matched = append(matched, i); q.first {
+			if matched = append(matched, n); q.first {
 				return
 			}
 		}
 	}
-	q.context(f, lines, matched)
+	if len(matched) > 0 && q.lines {
+		q.context(f, splitLines(data), matched)
+	}
 }
 
 // spans finds matches that may go over several lines. All of these are shown.

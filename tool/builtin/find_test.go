@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -238,4 +239,32 @@ func TestGrepIsBounded(t *testing.T) {
 	wants(t, b.good("Grep", in{"pattern": "hit", "output_mode": "count"}), "many:50000")
 	got = b.good("Grep", in{"pattern": "hit", "output_mode": "content", "head_limit": 0})
 	wants(t, got, "left out here; the whole text is in", "more matches are not shown")
+}
+
+// Looking for a fixed part of an expression first never hides a match.
+func TestGrepFindsWhatTheExpressionFinds(t *testing.T) {
+	const text = "Reader\nreader READER\n\nMA\u017fK ma\u017fk mask\n\u212aelvin kelvin\nstra\u00dfe STRASSE\n\u00c4rger \u00e4rger\nx\n  tail"
+	b := open(t)
+	b.file("f", text)
+	lines := strings.Split(text, "\n")
+	for _, pattern := range []string{
+		"reader", "(?i)reader", "(?i)READER$", "(?i)mask", "(?i)kelvin", "(?i)K", "(?i)s", "(?i)\u00c4RGER", "(?i:re)ader", "re(?i:ADER)", "(reader)+",
+		"(?i)(MA)(sk)?", "a|r", "^$", "[A-Z]+", ".", "(?i)tail$", "^ *", "r.*r", "(?i)stra\u00dfe", "(?i)x{1,2}", `\x{212a}`, "(?i)e+r", "zzz",
+	} {
+		var want []string
+		re := regexp.MustCompile(pattern)
+		for i, l := range lines {
+			if re.MatchString(l) {
+				want = append(want, fmt.Sprintf("f:%d:%s", i+1, l))
+			}
+		}
+		got := b.good("Grep", in{"pattern": pattern, "output_mode": "content"})
+		if w := strings.Join(want, "\n"); got != w && !(w == "" && got == "No matches found") {
+			t.Errorf("%s:\n%s\nwant\n%s", pattern, got, w)
+		}
+		count := b.good("Grep", in{"pattern": pattern, "output_mode": "count"})
+		if w := fmt.Sprintf("f:%d", len(want)); count != w && len(want) > 0 {
+			t.Errorf("%s: %s, want %s", pattern, count, w)
+		}
+	}
 }

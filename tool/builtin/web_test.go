@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/daruma-agent/daruma/message"
+	"github.com/daruma-agent/daruma/permission"
 	"github.com/daruma-agent/daruma/tool"
 	"golang.org/x/net/dns/dnsmessage"
 )
@@ -446,5 +448,44 @@ func TestWebFetchProxy(t *testing.T) {
 func TestNoWebFetchUnlessWanted(t *testing.T) {
 	if _, ok := open(t).set.Lookup("WebFetch"); ok {
 		t.Error("it is there without a Web in the Config")
+	}
+}
+
+// The rules that people write decide about the host that is fetched from.
+func TestWebFetchRules(t *testing.T) {
+	b := browser(t)
+	p := &permission.Policy{Root: b.dir}
+	var err error
+	if p.Allow, err = permission.ParseRules("WebFetch(domain:example.com) WebFetch(domain:*.example.org)"); err != nil {
+		t.Fatal(err)
+	}
+	if p.Deny, err = permission.ParseRules("WebFetch(domain:bad.example.org)"); err != nil {
+		t.Fatal(err)
+	}
+	for raw, want := range map[string]permission.Behavior{
+		"https://example.com/x":               permission.Allow,
+		"http://EXAMPLE.com.:8080/":           permission.Allow,
+		"https://www.example.com/":            permission.Ask,
+		"https://a.example.org/":              permission.Allow,
+		"https://BAD.example.org./":           permission.Deny,
+		"https://example.com@evil.test/":      permission.Ask,
+		"https://evil.test/?example.com":      permission.Ask,
+		"https://example.com.evil.test/":      permission.Ask,
+		"https://evil.test#@example.com/":     permission.Ask,
+		"https://evil.test\\@example.com/":    permission.Ask,
+		"https://evil.test%2f.example.org/":   permission.Ask,
+		"https://evil.test%00.example.org/":   permission.Ask,
+		"https://[::1]/":                      permission.Ask,
+		"file://example.com/etc/passwd":       permission.Ask,
+		"https://example.com\uff0fevil.test/": permission.Ask,
+	} {
+		input, err := json.Marshal(in{"url": raw})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := tool.Call{ID: "c", Name: "WebFetch", Input: input}
+		if d := p.Decide(c, b.set.Access(c.Name, input)); d.Behavior != want {
+			t.Errorf("%s: %s, want %s (%s)", raw, d.Behavior, want, d.Reason)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/daruma-agent/daruma/tool"
@@ -75,11 +76,16 @@ func classify(ctx context.Context, err error, program bool) ending {
 // refusal is the answer of a server that a request is wrong; nil if err is
 // none, such as an error that the SDK made up.
 func refusal(err error) *jsonrpc.Error {
-	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code != 0 {
-		return e
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	if _, transport := errors.AsType[*url.Error](err); !ok || transport || e.Code == notSent && e.Message == "rejected by transport" {
+		return nil
 	}
-	return nil
+	return e
 }
+
+// notSent is how the SDK numbers its own error about what it did not send, or
+// believes so.
+const notSent = -32005
 
 // again decides whether a call is made once more. What never ran is called
 // again whatever it does; what may have run, only if twice is the same as once.

@@ -210,24 +210,36 @@ type transport struct {
 	inner sdk.Transport // HTTP
 	pipe  *pipe         // Stdio
 
-	mu   sync.Mutex
-	conn sdk.Connection
-	over bool
+	mu     sync.Mutex
+	conn   sdk.Connection
+	cancel context.CancelFunc
+	over   bool
 }
 
 // Connect implements [sdk.Transport].
 func (t *transport) Connect(ctx context.Context) (sdk.Connection, error) {
-	var conn sdk.Connection = t.pipe
-	if t.pipe == nil {
-		var err error
-		if conn, err = t.inner.Connect(ctx); err != nil {
-			return nil, err
-		}
+	if t.pipe != nil {
+		return t.pipe, nil
+	}
+	// The older HTTP transport ends with the context in which it was opened,
+	// which here is that of the start.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	t.mu.Lock()
+	over := t.over
+	t.cancel = cancel
+	t.mu.Unlock()
+	if over {
+		cancel()
+	}
+	conn, err := t.inner.Connect(ctx)
+	if err != nil {
+		cancel()
+		return nil, err
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.conn = conn
-	if t.over {
+	t.conn, over = conn, t.over
+	t.mu.Unlock()
+	if over {
 		_ = conn.Close()
 		return nil, io.ErrClosedPipe
 	}
@@ -236,13 +248,18 @@ func (t *transport) Connect(ctx context.Context) (sdk.Connection, error) {
 
 // close closes the connection, or the one that is about to be.
 func (t *transport) close() {
+	if t.pipe != nil {
+		_ = t.pipe.Close()
+		return
+	}
 	t.mu.Lock()
-	conn := t.conn
+	conn, cancel := t.conn, t.cancel
 	t.over = true
 	t.mu.Unlock()
 	if conn != nil {
 		_ = conn.Close()
-	} else if t.pipe != nil {
-		_ = t.pipe.Close()
+	}
+	if cancel != nil {
+		cancel()
 	}
 }

@@ -140,3 +140,7 @@ func TestProperServer(t *testing.T) {
 	}
 	good(t, s.call(t, "mcp__proper__echo", `{"text":"hello"}`), "hello")
 }
+
+func callOf(t tool.Tool) tool.Call {
+	return tool.Call{ID: "c", Name: t.Spec().Name, Input: []byte(`{}`)}
+}

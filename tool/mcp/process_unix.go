@@ -33,7 +33,7 @@ type process struct {
 // dies: then the pipe on its stdin ends. A parent-death signal (prctl) would not
 // do: it comes when the thread dies that started the server, which is no
 // promise in Go, exists on Linux only, and does not reach what npx or uvx start.
-const guardScript = `read -r g || exit 0; read -r x; kill -TERM -- "-$g"; sleep 1; kill -KILL -- "-$g"`
+const guardScript = `read -r g || exit 0; read -r x; kill -s TERM -- "-$g"; sleep 1; kill -s KILL -- "-$g"`
 
 // guard is the process that runs guardScript.
 type guard struct {

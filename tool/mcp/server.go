@@ -284,18 +284,14 @@ func (s *server) explain(ctx context.Context, l *link, err error) error {
 			return fmt.Errorf("%w (%w)", why, err)
 		}
 	}
-	if l.process == nil {
-		if ctx.Err() != nil && s.all.ctx.Err() == nil {
-			return fmt.Errorf("it did not answer within %v", s.all.cfg.Startup)
-		}
-		return err
-	}
-	select {
-	case <-l.process.exited:
-		err = errors.New("it " + l.process.fate())
-	case <-time.After(drain): // a server that ends is given the time to be dead
-		if ctx.Err() != nil && s.all.ctx.Err() == nil {
-			err = fmt.Errorf("it did not answer within %v", s.all.cfg.Startup)
+	switch {
+	case ctx.Err() != nil && s.all.ctx.Err() == nil:
+		err = fmt.Errorf("it did not answer within %v", s.all.cfg.Startup)
+	case l.process != nil:
+		select {
+		case <-l.process.exited:
+			err = errors.New("it " + l.process.fate())
+		case <-time.After(drain): // a server that ends is given the time to be dead
 		}
 	}
 	if words := l.errs.String(); words != "" {

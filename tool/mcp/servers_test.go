@@ -76,7 +76,7 @@ func serve(mode string) {
 	}
 }
 
-type message struct {
+type request struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params struct {
@@ -114,7 +114,7 @@ func raw(mode string, tell func(string)) {
 		if err != nil {
 			return
 		}
-		var m message
+		var m request
 		if json.Unmarshal(line, &m) != nil {
 			continue
 		}
@@ -185,7 +185,7 @@ func started() int {
 	return strings.Count(string(data), "start ")
 }
 
-func callTool(mode, id string, m *message, say func(string, ...any)) {
+func callTool(mode, id string, m *request, say func(string, ...any)) {
 	result := func(text string) {
 		b, _ := json.Marshal(text)
 		say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}]}}`, id, b)

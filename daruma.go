@@ -105,6 +105,7 @@ type Config struct {
 	Rand    func() float64      // chance in [0,1) for jitter; nil means math/rand
 	Build   string              // version, for the journal
 	Dir     string              // working directory, for the journal
+	Servers []session.Server    // MCP servers, for the journal
 
 	parent string // session of the agent above this one …
 	depth  int    // … at which level it is …

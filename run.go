@@ -121,7 +121,7 @@ func (r *run) open(goOn bool) error {
 		first = append(first, &session.Start{
 			Build: r.cfg.Build, Dir: r.cfg.Dir, Model: r.cfg.Models[0], Fallbacks: r.cfg.Models[1:],
 			Tools: r.cfg.Tools.Names(), Permission: r.mode(), Resumed: len(r.history.Messages) > 0,
-			PID: os.Getpid(), Host: host, Parent: r.cfg.parent,
+			PID: os.Getpid(), Host: host, Parent: r.cfg.parent, Servers: r.cfg.Servers,
 		})
 	}
 	if r.cfg.Name != "" && !r.started && r.cfg.Name != r.history.Name {

@@ -87,10 +87,17 @@ type Start struct {
 	Fallbacks  []string `json:"fallbacks,omitzero"`
 	Tools      []string `json:"tools,omitzero"`
 	Permission string   `json:"permission,omitzero"` // mode
+	Servers    []Server `json:"mcp_servers,omitzero"`
 	Resumed    bool     `json:"resumed,omitzero"`
 	PID        int      `json:"pid,omitzero"` // of the process that writes the journal
 	Host       string   `json:"host,omitzero"`
 	Parent     string   `json:"parent,omitzero"` // session that this one was forked from
+}
+
+// Server is an MCP server as it was at the start.
+type Server struct {
+	Name   string `json:"name"`
+	Status string `json:"status"` // connected, failed, needs-auth, pending or disabled
 }
 
 // Name names the session for people. The last one holds; an empty one takes

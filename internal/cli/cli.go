@@ -125,7 +125,7 @@ func root(w *world) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(flagError(err)) })
 	cmd.SuggestionsMinimumDistance = 2
 	o.register(cmd.Flags())
-	cmd.AddCommand(whyCommand(w), sessionCommand(w), recoveriesCommand(w), demoCommand(w), explainCommand(w), faultCommand(w))
+	cmd.AddCommand(whyCommand(w), sessionCommand(w), recoveriesCommand(w), mcpCommand(w), demoCommand(w), explainCommand(w), faultCommand(w))
 	complete(w, cmd)
 	return cmd
 }

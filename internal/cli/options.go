@@ -33,6 +33,7 @@ type options struct {
 	goOn      bool
 	resume    string
 	wanted    wanted
+	mcp       mcpFlags
 	noJournal bool
 	partial   bool // --include-partial-messages
 	errorJSON bool // seen by tellError
@@ -61,6 +62,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.BoolVarP(&o.goOn, "continue", "c", false, "go on with the last session of this folder")
 	f.StringVarP(&o.resume, "resume", "r", "", "go on with the session of this ID or name")
 	o.wanted.register(f)
+	o.mcp.register(f)
 	f.BoolVar(&o.noJournal, "no-session-persistence", false, "keep no session on disk")
 	f.BoolVar(&o.errorJSON, errorJSONFlag, false, "say on one JSON line on stderr, too, why it did not succeed")
 	f.BoolVar(&o.verbose, "verbose", false, "show each decision on stderr")

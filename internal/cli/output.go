@@ -93,7 +93,7 @@ func (t *output) first() initLine {
 		head: t.stream.head("system", "init"), Dir: cfg.Dir, Model: cfg.Models[0], Fallbacks: cfg.Models[1:],
 		Mode: string(permission.Default), Tools: cfg.Tools.Names(), KeySource: "none",
 		Version: Version(), Agent: "daruma", Style: "default",
-		MCPServers: []string{}, Commands: []string{}, Skills: []string{}, Plugins: []string{},
+		MCPServers: append([]session.Server{}, cfg.Servers...), Commands: []string{}, Skills: []string{}, Plugins: []string{},
 		Resumed: cfg.History != nil && len(cfg.History.Messages) > 0,
 	}
 	if cfg.Permission != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/daruma-agent/daruma/retry"
 	"github.com/daruma-agent/daruma/tool"
 	"github.com/daruma-agent/daruma/tool/builtin"
+	"github.com/daruma-agent/daruma/tool/mcp"
 )
 
 const (
@@ -30,8 +31,10 @@ type setup struct {
 	config    daruma.Config
 	workspace *builtin.Workspace
 	session   string
-	path      string // of the journal; empty without one
-	scratch   string // folder for large outputs that goes with the run; may be empty
+	path      string        // of the journal; empty without one
+	servers   *mcp.Servers  // nil: there are none
+	patience  time.Duration // with them
+	scratch   string        // folder for large outputs that goes with the run; may be empty
 	notes     []string
 }
 
@@ -42,6 +45,9 @@ func (s *setup) close() {
 	if s.workspace != nil {
 		s.workspace.Close()
 	}
+	if s.servers != nil {
+		s.servers.Close()
+	}
 	if s.scratch != "" {
 		os.RemoveAll(s.scratch)
 	}
@@ -51,7 +57,7 @@ func (s *setup) close() {
 // is closed again when it fails.
 func prepare(w *world, o *options) (*setup, error) {
 	s := &setup{}
-	for _, step := range []func(*world, *options) error{s.permission, s.models, s.retries, s.wire, s.tools, s.journal} {
+	for _, step := range []func(*world, *options) error{s.permission, s.models, s.retries, s.wire, s.startServers, s.tools, s.journal} {
 		if err := step(w, o); err != nil {
 			s.close()
 			return nil, err
@@ -221,7 +227,7 @@ func (s *setup) tools(w *world, o *options) error {
 		return s.unwritable(w, err)
 	}
 	s.workspace = ws
-	set, err := tool.NewSet(ws.Tools()...)
+	set, err := tool.NewSet(append(ws.Tools(), s.serverTools()...)...)
 	if err != nil {
 		return fail(exitConfig, "please report this: it is a defect of daruma", "%v", err)
 	}

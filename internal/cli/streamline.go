@@ -23,20 +23,20 @@ type head struct {
 // initLine is the first line of every run.
 type initLine struct {
 	head
-	Dir        string   `json:"cwd"`
-	Model      string   `json:"model"`
-	Fallbacks  []string `json:"fallback_models,omitempty"`
-	Mode       string   `json:"permissionMode"`
-	Tools      []string `json:"tools"`
-	KeySource  string   `json:"apiKeySource"`
-	Version    string   `json:"claude_code_version"` // readers look for the version under this name
-	Agent      string   `json:"agent"`
-	Style      string   `json:"output_style"`
-	MCPServers []string `json:"mcp_servers"`
-	Commands   []string `json:"slash_commands"`
-	Skills     []string `json:"skills"`
-	Plugins    []string `json:"plugins"`
-	Resumed    bool     `json:"resumed,omitzero"`
+	Dir        string           `json:"cwd"`
+	Model      string           `json:"model"`
+	Fallbacks  []string         `json:"fallback_models,omitempty"`
+	Mode       string           `json:"permissionMode"`
+	Tools      []string         `json:"tools"`
+	KeySource  string           `json:"apiKeySource"`
+	Version    string           `json:"claude_code_version"` // readers look for the version under this name
+	Agent      string           `json:"agent"`
+	Style      string           `json:"output_style"`
+	MCPServers []session.Server `json:"mcp_servers"`
+	Commands   []string         `json:"slash_commands"`
+	Skills     []string         `json:"skills"`
+	Plugins    []string         `json:"plugins"`
+	Resumed    bool             `json:"resumed,omitzero"`
 }
 
 // talkLine is an answer of the model, or a message to it.

@@ -183,8 +183,12 @@ func (l *link) progressed(_ context.Context, req *sdk.ProgressNotificationClient
 		return
 	}
 	h.last.Store(time.Now().UnixNano())
-	if h.progress != nil && req.Params.Message != "" {
-		h.progress(l.server.hide(tool.Clean(req.Params.Message)) + "\n")
+	text := req.Params.Message
+	if text == "" && req.Params.Total > 0 {
+		text = fmt.Sprintf("%g of %g", req.Params.Progress, req.Params.Total)
+	}
+	if h.progress != nil && text != "" {
+		h.progress(l.server.hide(tool.Clean(text)) + "\n")
 	}
 }
 

@@ -109,10 +109,6 @@ func start(argv []string, dir string, env []string, errs io.Writer) (*process, e
 	return p, nil
 }
 
-// drain is how long the output of a dead server is read on, should something
-// that it left behind hold it open.
-const drain = 500 * time.Millisecond
-
 func (p *process) wait(g *guard, stderr *os.File, errs io.Writer) {
 	read := make(chan struct{})
 	go func() {

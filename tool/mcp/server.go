@@ -277,6 +277,10 @@ func (s *server) environment() []string {
 	return env
 }
 
+// drain is how long a server that ends is given to be dead, and how long its
+// output is read on should something that it left behind hold it open.
+const drain = 500 * time.Millisecond
+
 // explain says why there is no connection, with what the server said itself.
 func (s *server) explain(ctx context.Context, l *link, err error) error {
 	if s.from != nil {
@@ -291,7 +295,7 @@ func (s *server) explain(ctx context.Context, l *link, err error) error {
 		select {
 		case <-l.process.exited:
 			err = errors.New("it " + l.process.fate())
-		case <-time.After(drain): // a server that ends is given the time to be dead
+		case <-time.After(drain):
 		}
 	}
 	if words := l.errs.String(); words != "" {
@@ -311,6 +315,9 @@ func (s *server) status() Status {
 		st.Error = s.hide(s.err.Error())
 	}
 	if s.link != nil {
+		if s.state == Connected && !s.link.alive() {
+			st.State, st.Error = Failed, "it went away; it is connected to again when one of its tools is called"
+		}
 		st.Version = s.link.version
 		if n := s.link.errs.strays(); n > 0 {
 			st.Warnings = append(st.Warnings, fmt.Sprintf("it printed %d lines on stdout that are no messages; they were left out", n))

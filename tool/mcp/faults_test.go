@@ -16,14 +16,15 @@ import (
 // Servers that are wrong from the start: each is known as failed, with its own
 // words, in a bounded time, and stands in nobody's way.
 func TestBadStarts(t *testing.T) {
-	quick := mcp.Config{Startup: 1500 * time.Millisecond}
+	t.Parallel()
+	quick := mcp.Config{Startup: 3 * time.Second}
 	for _, c := range []struct {
 		name, mode string
 		state      mcp.State
 		says       []string
 	}{
 		{"C150 C207 exits at once", "exits", mcp.Failed, []string{"exit code 3", "cannot read the configuration"}},
-		{"C207 alive without an answer", "mute", mcp.Failed, []string{"did not answer within 1.5s"}},
+		{"C207 alive without an answer", "mute", mcp.Failed, []string{"did not answer within 3s"}},
 		{"an answer to another call", "wrongid", mcp.Failed, []string{"did not answer within"}},
 		{"tools/list fails", "listerror", mcp.Failed, []string{"does not list its tools", "database is away"}},
 		{"no tools", "notools", mcp.Connected, nil},
@@ -36,11 +37,12 @@ func TestBadStarts(t *testing.T) {
 		{"slow", "slow", mcp.Connected, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			cfg := quick
 			cfg.Servers = []mcp.Server{program(t, "it", c.mode, nil), program(t, "proper", "sdk", nil)}
 			began := time.Now()
 			s := open(t, cfg)
-			if took := time.Since(began); took > 8*time.Second {
+			if took := time.Since(began); took > 15*time.Second {
 				t.Errorf("it took %v", took)
 			}
 			st := s.state(t, c.state)
@@ -62,6 +64,7 @@ func TestBadStarts(t *testing.T) {
 		})
 	}
 	t.Run("C150 there is no such program", func(t *testing.T) {
+		t.Parallel()
 		cfg := quick
 		cfg.Servers = []mcp.Server{{Name: "it", Kind: mcp.Stdio, Command: "no-such-program-at-all"}}
 		if st := open(t, cfg).state(t, mcp.Failed); !strings.Contains(st.Error, "no-such-program-at-all") {
@@ -69,6 +72,7 @@ func TestBadStarts(t *testing.T) {
 		}
 	})
 	t.Run("disabled", func(t *testing.T) {
+		t.Parallel()
 		one := program(t, "it", "sdk", nil)
 		one.Disabled = true
 		if n := len(open(t, mcp.Config{Servers: []mcp.Server{one}}).Tools()); n != 0 {
@@ -79,6 +83,7 @@ func TestBadStarts(t *testing.T) {
 
 // A server that comes too late has no tools in the session and is known as such.
 func TestLateServer(t *testing.T) {
+	t.Parallel()
 	s := mcp.Open(mcp.Config{Servers: []mcp.Server{program(t, "late", "slow", nil)}, Grace: 200 * time.Millisecond})
 	defer s.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -94,25 +99,31 @@ func TestLateServer(t *testing.T) {
 }
 
 func TestCallFaults(t *testing.T) {
+	t.Parallel()
 	t.Run("isError", func(t *testing.T) {
+		t.Parallel()
 		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "sdk", nil)}})
 		bad(t, s.call(t, "mcp__it__fail", `{}`), mcp.ClassTool, "the table is locked")
 	})
 	t.Run("arguments that do not fit", func(t *testing.T) {
+		t.Parallel()
 		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "sdk", nil)}})
 		bad(t, s.call(t, "mcp__it__echo", `{"text":5}`), tool.ClassBadInput, "`text` must be string")
 		bad(t, s.call(t, "mcp__it__echo", `{"txet":"a"}`), tool.ClassBadInput, "did you mean `text`")
 	})
 	t.Run("refused by the server", func(t *testing.T) {
+		t.Parallel()
 		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "unknown", nil)}})
 		bad(t, s.call(t, "mcp__it__echo", `{}`), mcp.ClassRefused, "no such thing")
 	})
 	t.Run("no result", func(t *testing.T) {
+		t.Parallel()
 		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "garbled", nil)}})
 		bad(t, s.call(t, "mcp__it__echo", `{}`), mcp.ClassRefused, "no result", "unknown")
 		s.state(t, mcp.Connected)
 	})
 	t.Run("C151 the server dies", func(t *testing.T) {
+		t.Parallel()
 		n := newNotes(t)
 		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "dies", n.env())}})
 		r := s.call(t, "mcp__it__echo", `{"text":"x"}`)
@@ -131,6 +142,7 @@ func TestCallFaults(t *testing.T) {
 		}
 	})
 	t.Run("C147 it comes back, for all calls at once", func(t *testing.T) {
+		t.Parallel()
 		n := newNotes(t)
 		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "comesback", n.env())}})
 		var wait sync.WaitGroup
@@ -144,6 +156,7 @@ func TestCallFaults(t *testing.T) {
 		bad(t, s.call(t, "mcp__it__echo", `{}`), mcp.ClassUnavailable, "no longer offers the tool echo", "not called")
 	})
 	t.Run("C151 cancelled", func(t *testing.T) {
+		t.Parallel()
 		n := newNotes(t)
 		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "sdk", n.env())}})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -159,20 +172,23 @@ func TestCallFaults(t *testing.T) {
 		}
 	})
 	t.Run("C024 no answer in time", func(t *testing.T) {
+		t.Parallel()
 		n := newNotes(t)
 		one := program(t, "it", "sdk", n.env())
-		one.Timeout = 300 * time.Millisecond
+		one.Timeout = time.Second
 		s := open(t, mcp.Config{Servers: []mcp.Server{one}})
 		bad(t, s.call(t, "mcp__it__hang", `{}`), tool.ClassTimeout, "did not answer within", "told to stop", "unknown")
 		n.await(t, "cancelled")
 		good(t, s.call(t, "mcp__it__echo", `{"text":"still here"}`), "still here")
 	})
 	t.Run("no progress", func(t *testing.T) {
-		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "hangs", nil)}, IdleStdio: 300 * time.Millisecond})
+		t.Parallel()
+		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "hangs", nil)}, IdleStdio: time.Second})
 		bad(t, s.call(t, "mcp__it__echo", `{}`), mcp.ClassSilent, "fell silent")
 	})
 	t.Run("progress is life", func(t *testing.T) {
-		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "progress", nil)}, IdleStdio: 300 * time.Millisecond})
+		t.Parallel()
+		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "progress", nil)}, IdleStdio: time.Second})
 		var got strings.Builder
 		r := s.set.Run(t.Context(), tool.Call{Name: "mcp__it__echo", Progress: func(text string) { got.WriteString(text) }})
 		good(t, r, "done")
@@ -181,8 +197,9 @@ func TestCallFaults(t *testing.T) {
 		}
 	})
 	t.Run("a server that reads nothing any more", func(t *testing.T) {
+		t.Parallel()
 		one := program(t, "it", "deaf", nil)
-		one.Timeout = 300 * time.Millisecond
+		one.Timeout = time.Second
 		s := open(t, mcp.Config{Servers: []mcp.Server{one}, Startup: time.Second})
 		large := `{"text":"` + strings.Repeat("x", 1<<20) + `"}`
 		for range 3 {
@@ -192,7 +209,9 @@ func TestCallFaults(t *testing.T) {
 }
 
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	t.Run("C168 15 MB of text", func(t *testing.T) {
+		t.Parallel()
 		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "huge", nil)}})
 		s.set.Spill = t.TempDir()
 		r := s.call(t, "mcp__it__echo", `{}`)
@@ -202,11 +221,13 @@ func TestAnswers(t *testing.T) {
 		}
 	})
 	t.Run("C168 more than is read", func(t *testing.T) {
+		t.Parallel()
 		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "toohuge", nil)}})
 		bad(t, s.call(t, "mcp__it__echo", `{}`), mcp.ClassRefused, "at most 16777216 are read")
 		s.state(t, mcp.Connected)
 	})
 	t.Run("C098 it wants to ask a person (older era)", func(t *testing.T) {
+		t.Parallel()
 		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "elicits", nil)}})
 		r := s.call(t, "mcp__it__echo", `{}`)
 		good(t, r, "does not support elicitation")
@@ -215,10 +236,12 @@ func TestAnswers(t *testing.T) {
 		}
 	})
 	t.Run("C098 it wants to ask a person (newer era)", func(t *testing.T) {
+		t.Parallel()
 		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "sdk", nil)}})
 		bad(t, s.call(t, "mcp__it__ask", `{}`), mcp.ClassInput, "nobody can be asked", "not completed")
 	})
 	t.Run("what is no text", func(t *testing.T) {
+		t.Parallel()
 		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "sdk", nil)}})
 		r := s.call(t, "mcp__it__picture", `{}`)
 		for _, want := range []string{
@@ -234,7 +257,9 @@ func TestAnswers(t *testing.T) {
 }
 
 func TestListedTools(t *testing.T) {
+	t.Parallel()
 	t.Run("C233 malformed schemas", func(t *testing.T) {
+		t.Parallel()
 		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "badschema", nil)}})
 		if got := strings.Join(s.set.Names(), " "); got != "mcp__it__good mcp__it__any mcp__it__none" {
 			t.Errorf("got %s", got)
@@ -257,6 +282,7 @@ func TestListedTools(t *testing.T) {
 		}
 	})
 	t.Run("names", func(t *testing.T) {
+		t.Parallel()
 		servers := []mcp.Server{program(t, "my__server v1.0", "names", nil), program(t, "my server:v1.0", "names", nil)}
 		s := open(t, mcp.Config{Servers: servers, NameLimit: 64})
 		names := s.set.Names()
@@ -273,6 +299,7 @@ func TestListedTools(t *testing.T) {
 		}
 	})
 	t.Run("effects and access", func(t *testing.T) {
+		t.Parallel()
 		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "sdk", nil)}})
 		for name, want := range map[string]tool.Effect{"echo": tool.Unsafe, "look": tool.Pure, "set": tool.Idempotent} {
 			if got := s.set.Effect("mcp__it__"+name, nil); got != want {

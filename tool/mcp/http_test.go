@@ -90,6 +90,7 @@ func legacyOnly(inner http.Handler) http.Handler {
 }
 
 func TestHTTP(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		handler http.Handler
 		version string
@@ -100,6 +101,7 @@ func TestHTTP(t *testing.T) {
 		"a server of sessions": {proper(nil), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWeb(t, c.handler)
 			s := open(t, mcp.Config{Servers: []mcp.Server{w.server()}})
 			if st := s.state(t, mcp.Connected); c.version != "" && st.Version != c.version {
@@ -110,6 +112,7 @@ func TestHTTP(t *testing.T) {
 		})
 	}
 	t.Run("the transport before", func(t *testing.T) {
+		t.Parallel()
 		inner := sdkServer(func(string) {})
 		w := newWeb(t, sdk.NewSSEHandler(func(*http.Request) *sdk.Server { return inner }, nil))
 		one := w.server()
@@ -121,6 +124,7 @@ func TestHTTP(t *testing.T) {
 }
 
 func TestHTTPFaults(t *testing.T) {
+	t.Parallel()
 	eras := map[string]http.Handler{"newer": proper(&sdk.StreamableHTTPOptions{Stateless: true}), "older": legacyOnly(proper(nil))}
 	for era, handler := range eras {
 		in := func(t *testing.T, cfg mcp.Config) (*web, session) {
@@ -131,6 +135,7 @@ func TestHTTPFaults(t *testing.T) {
 			return w, s
 		}
 		t.Run(era+" C147 503 once during parallel calls", func(t *testing.T) {
+			t.Parallel()
 			w, s := in(t, mcp.Config{})
 			w.on("tools/call", 1, status(http.StatusServiceUnavailable))
 			var wait sync.WaitGroup
@@ -143,6 +148,7 @@ func TestHTTPFaults(t *testing.T) {
 			good(t, s.call(t, "mcp__web__echo", `{"text":"x"}`), "x")
 		})
 		t.Run(era+" closed in mid-call", func(t *testing.T) {
+			t.Parallel()
 			w, s := in(t, mcp.Config{})
 			w.on("tools/call", 1, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 			before := w.calls.Load()
@@ -154,7 +160,8 @@ func TestHTTPFaults(t *testing.T) {
 			good(t, s.call(t, "mcp__web__look", `{"text":"x"}`), "seen x")
 		})
 		t.Run(era+" C024 a part of the stream, then silence", func(t *testing.T) {
-			w, s := in(t, mcp.Config{IdleHTTP: 300 * time.Millisecond})
+			t.Parallel()
+			w, s := in(t, mcp.Config{IdleHTTP: time.Second})
 			gone := make(chan struct{})
 			w.on("tools/call", 1, func(rw http.ResponseWriter, r *http.Request) {
 				rw.Header().Set("Content-Type", "text/event-stream")
@@ -168,6 +175,7 @@ func TestHTTPFaults(t *testing.T) {
 			good(t, s.call(t, "mcp__web__echo", `{"text":"y"}`), "y")
 		})
 		t.Run(era+" C024 cancelled in a silent stream", func(t *testing.T) {
+			t.Parallel()
 			w, s := in(t, mcp.Config{})
 			ctx, cancel := context.WithCancel(t.Context())
 			w.on("tools/call", 1, func(rw http.ResponseWriter, r *http.Request) {
@@ -181,12 +189,14 @@ func TestHTTPFaults(t *testing.T) {
 			good(t, s.call(t, "mcp__web__echo", `{"text":"y"}`), "y")
 		})
 		t.Run(era+" no first byte", func(t *testing.T) {
-			w, s := in(t, mcp.Config{FirstByte: 300 * time.Millisecond})
+			t.Parallel()
+			w, s := in(t, mcp.Config{FirstByte: time.Second})
 			w.on("tools/call", 1, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 			bad(t, s.call(t, "mcp__web__echo", `{"text":"x"}`), mcp.ClassSilent, "fell silent")
 			good(t, s.call(t, "mcp__web__echo", `{"text":"y"}`), "y")
 		})
 		t.Run(era+" nonsense for an answer", func(t *testing.T) {
+			t.Parallel()
 			w, s := in(t, mcp.Config{})
 			w.on("tools/call", 1, func(rw http.ResponseWriter, _ *http.Request) {
 				rw.Header().Set("Content-Type", "application/json")
@@ -196,6 +206,7 @@ func TestHTTPFaults(t *testing.T) {
 			good(t, s.call(t, "mcp__web__echo", `{"text":"y"}`), "y")
 		})
 		t.Run(era+" more than is read", func(t *testing.T) {
+			t.Parallel()
 			w, s := in(t, mcp.Config{})
 			w.on("tools/call", 1, func(rw http.ResponseWriter, _ *http.Request) {
 				rw.Header().Set("Content-Type", "application/json")
@@ -209,6 +220,7 @@ func TestHTTPFaults(t *testing.T) {
 		})
 	}
 	t.Run("the session is gone", func(t *testing.T) {
+		t.Parallel()
 		w := newWeb(t, legacyOnly(proper(nil)))
 		s := open(t, mcp.Config{Servers: []mcp.Server{w.server()}})
 		w.on("tools/call", 1, status(http.StatusNotFound))
@@ -221,14 +233,15 @@ func TestHTTPFaults(t *testing.T) {
 
 // out is a server that is out of reach and comes back at the same address.
 func TestC148OutOfReach(t *testing.T) {
+	t.Parallel()
 	w := newWeb(t, proper(&sdk.StreamableHTTPOptions{Stateless: true}))
 	address := w.Listener.Addr().String()
 	s := open(t, mcp.Config{Servers: []mcp.Server{w.server()}, Backoff: 20 * time.Millisecond})
 	good(t, s.call(t, "mcp__web__echo", `{"text":"x"}`), "x")
 	w.CloseClientConnections()
 	w.Close()
-	bad(t, s.call(t, "mcp__web__echo", `{"text":"x"}`), mcp.ClassUnavailable, "cannot be reached", "not called", "refused")
-	bad(t, s.call(t, "mcp__web__echo", `{"text":"x"}`), mcp.ClassUnavailable, "tried again when it is called after")
+	bad(t, s.call(t, "mcp__web__look", `{"text":"x"}`), mcp.ClassUnavailable, "cannot be reached", "not called", "refused")
+	bad(t, s.call(t, "mcp__web__look", `{"text":"x"}`), mcp.ClassUnavailable, "tried again when it is called after")
 	s.state(t, mcp.Failed)
 
 	l, err := net.Listen("tcp", address)
@@ -244,6 +257,7 @@ func TestC148OutOfReach(t *testing.T) {
 }
 
 func TestC150RefusedAtStart(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -258,6 +272,7 @@ func TestC150RefusedAtStart(t *testing.T) {
 }
 
 func TestCredentials(t *testing.T) {
+	t.Parallel()
 	guarded := func(token *atomic.Value) http.Handler {
 		inner := proper(&sdk.StreamableHTTPOptions{Stateless: true})
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -269,6 +284,7 @@ func TestCredentials(t *testing.T) {
 		})
 	}
 	t.Run("401 at the start", func(t *testing.T) {
+		t.Parallel()
 		var token atomic.Value
 		token.Store("right-token-1")
 		one := newWeb(t, guarded(&token)).server()
@@ -279,6 +295,7 @@ func TestCredentials(t *testing.T) {
 		}
 	})
 	t.Run("401 later, and the helper knows more", func(t *testing.T) {
+		t.Parallel()
 		var token atomic.Value
 		token.Store("first-token")
 		file := filepath.Join(t.TempDir(), "token")
@@ -308,6 +325,7 @@ func TestCredentials(t *testing.T) {
 		s.state(t, mcp.Connected)
 	})
 	t.Run("no headers for other hosts", func(t *testing.T) {
+		t.Parallel()
 		seen := make(chan string, 20)
 		other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			seen <- r.Header.Get("Authorization") + r.Header.Get("X-Api-Key")

@@ -53,8 +53,11 @@ func newServer(all *Servers, cfg Server, label string) *server {
 	}
 	c := &all.cfg
 	s.base = &http.Transport{
-		Proxy: c.Proxy, TLSClientConfig: c.TLS, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute,
-		DialContext: (&net.Dialer{Timeout: 15 * time.Second}).DialContext, TLSHandshakeTimeout: 15 * time.Second,
+		Proxy: c.Proxy, TLSClientConfig: c.TLS, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 8,
+		// Shorter than most servers keep one: a call on a connection that is just
+		// being closed is lost, and nobody knows whether it was run.
+		IdleConnTimeout: 4 * time.Second,
+		DialContext:     (&net.Dialer{Timeout: 15 * time.Second}).DialContext, TLSHandshakeTimeout: 15 * time.Second,
 	}
 	origin, _ := url.Parse(cfg.URL) // Parse has seen it; of another one nothing is sent along
 	if origin == nil {

@@ -199,7 +199,12 @@ func callTool(mode, id string, m *request, say func(string, ...any)) {
 	case mode == "deaf": // it reads nothing any more
 		select {}
 	case mode == "huge":
-		result(strings.Repeat("0123456789abcde\n", 15<<16)) // 15 MB
+		fmt.Fprintf(os.Stdout, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"`, id)
+		part := strings.Repeat(`0123456789abcd\n`, 1<<12)
+		for range 240 { // 15 MB
+			fmt.Fprint(os.Stdout, part)
+		}
+		say(`"}]}}`)
 	case mode == "toohuge":
 		fmt.Fprintf(os.Stdout, `{"result":{"content":[{"type":"text","text":"`)
 		for range 20 << 10 {
@@ -222,7 +227,7 @@ func callTool(mode, id string, m *request, say func(string, ...any)) {
 		result(strings.Join(got, "\n"))
 	case mode == "progress":
 		for i := range 6 {
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(300 * time.Millisecond)
 			token, _ := json.Marshal(m.Params.Meta.Token)
 			say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":"step %d"}}`, token, i, i)
 		}

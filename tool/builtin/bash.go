@@ -64,18 +64,25 @@ func (w *Workspace) runBash(ctx context.Context, call tool.Call, in bashInput) t
 	case in.Timeout < 0:
 		return tool.Refuse(tool.ClassBadInput, "timeout must not be negative: nothing was run")
 	}
-	c := &command{
-		argv: []string{w.cfg.Shell, "-c", in.Command}, dir: w.root, env: w.env,
-		timeout: w.cfg.Timeout, grace: w.cfg.Grace, started: call.Started, progress: call.Progress,
-		out: &capture{dir: w.cfg.Spill, keep: w.cfg.MaxOutput / 2, hide: w.cfg.Hide},
-	}
+	c := w.command(in.Command, call)
+	out := &capture{dir: w.cfg.Spill, keep: w.cfg.MaxOutput / 2, hide: w.cfg.Hide}
+	c.out, c.progress, c.timeout = out, call.Progress, w.cfg.Timeout
 	if in.Timeout > 0 {
 		c.timeout = min(time.Duration(in.Timeout)*time.Millisecond, w.cfg.MaxTimeout)
+	}
+	return w.report(in.Command, c, out, c.run(ctx))
+}
+
+// command is what runs a command line of the model.
+func (w *Workspace) command(line string, call tool.Call) *command {
+	c := &command{
+		argv: []string{w.cfg.Shell, "-c", line}, dir: w.root, env: w.env,
+		helper: w.cfg.Helper, rules: w.cfg.Sandbox, grace: w.cfg.Grace, started: call.Started,
 	}
 	if w.cfg.Wrap != nil {
 		c.argv = w.cfg.Wrap(c.argv)
 	}
-	return w.report(in.Command, c, c.run(ctx))
+	return c
 }
 
 // maxFailed is how much output a failed command may show: with the notices it
@@ -83,9 +90,9 @@ func (w *Workspace) runBash(ctx context.Context, call tool.Call, in bashInput) t
 const maxFailed = 9_000
 
 // report puts into words how a command ended.
-func (w *Workspace) report(line string, c *command, e ending) tool.Result {
+func (w *Workspace) report(line string, c *command, out *capture, e ending) tool.Result {
 	if e.err != nil {
-		c.out.result(0)
+		out.result(0)
 		return tool.Fail(tool.Classify(e.err), fmt.Sprintf("the command was not run, since it could not be started in %s: %v", w.root, e.err))
 	}
 	o := BashOutput{Interrupted: e.cancelled || e.timedOut, ExitCode: e.code}
@@ -104,8 +111,14 @@ func (w *Workspace) report(line string, c *command, e ending) tool.Result {
 	if class != "" {
 		limit = min(limit, maxFailed)
 	}
-	o.Stdout, o.Path = c.out.result(limit)
-	o.Stderr = strings.Join(notices(e, o.Interpretation), "\n")
+	o.Stdout, o.Path = out.result(limit)
+	lines := notices(e, o.Interpretation)
+	if w.cfg.Sandbox != nil && e.code != 0 {
+		if hint := w.cfg.Sandbox.Hint(o.Stdout); hint != "" {
+			lines = append(lines, hint)
+		}
+	}
+	o.Stderr = strings.Join(lines, "\n")
 
 	body := strings.TrimRight(o.Stdout, "\n")
 	if body == "" && (first != "" || o.Stderr != "") {
@@ -128,6 +141,9 @@ func notices(e ending, interpretation string) []string {
 	}
 	if e.signal != "" && !e.timedOut && !e.cancelled {
 		lines = append(lines, "(ended by a signal: "+e.signal+")")
+	}
+	if e.unwatched {
+		lines = append(lines, "(the process that watches over the command was ended, most likely by the command itself; what was left of the command was ended too)")
 	}
 	if e.left > 0 {
 		lines = append(lines, fmt.Sprintf("(%s still running after the command were ended: nothing stays in the background)",

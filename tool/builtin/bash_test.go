@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -17,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/daruma-agent/daruma/sandbox"
 	"github.com/daruma-agent/daruma/tool"
 )
 
@@ -47,6 +47,24 @@ func witness(t *testing.T) func(*Config) {
 	return func(c *Config) { c.Env = append(c.Env, mark) }
 }
 
+// everyWay runs a test in each way in which commands can run.
+func everyWay(t *testing.T, test func(t *testing.T, way func(*Config))) {
+	t.Helper()
+	t.Run("children", func(t *testing.T) { test(t, func(*Config) {}) })
+	if runtime.GOOS == "linux" { // elsewhere there is no other way
+		t.Run("helper", func(t *testing.T) { test(t, helped) })
+		t.Run("sandbox", func(t *testing.T) { test(t, boxed) })
+	}
+}
+
+// helped gives commands this test binary as their helper, and boxed also a sandbox.
+func helped(c *Config) { c.Helper = []string{"/proc/self/exe", sandbox.Argument} }
+
+func boxed(c *Config) {
+	helped(c)
+	c.Sandbox = &sandbox.Rules{Write: append([]string{c.Root}, sandbox.Places(os.Getenv)...)}
+}
+
 // withArgument lists the processes with an argument that contains text.
 func withArgument(t *testing.T, text string) (pids []string) {
 	t.Helper()
@@ -63,38 +81,40 @@ func withArgument(t *testing.T, text string) (pids []string) {
 }
 
 func TestBashOutcomes(t *testing.T) {
-	t.Parallel()
-	b := open(t, witness(t))
-	b.file("dir/file.txt", "needle\n")
-	for _, c := range []struct{ command, text, class string }{
-		{"echo hello", "hello", ""},
-		{"true", "(Bash completed with no output)", ""},
-		{"echo out; echo err >&2; echo out2", "out\nerr\nout2", ""},
-		{"pwd -P", b.areas[0].real, ""},
-		{"echo a; exit 3", "Exit code 3\na", tool.ClassExit},
-		{"false", "Exit code 1\n(no output)", tool.ClassExit},
-		{"cat", "(Bash completed with no output)", ""}, // stdin is empty
-		{"read x < /dev/tty", "Exit code 1\n", tool.ClassExit},
-		{"no-such-program", "Exit code 127\n", tool.ClassExit},
-		{"kill -9 $$", "Exit code 137\n(no output)\n(ended by a signal: killed)", tool.ClassExit},
-		{"grep nothing dir/file.txt", "(no output)\n(exit code 1: no matches found)", ""},
-		{"cd dir && ls | grep nothing", "(exit code 1: no matches found)", ""},
-		{"false && grep needle dir/file.txt", "Exit code 1", tool.ClassExit},
-		{"grep x no-such-file", "Exit code 2\n", tool.ClassExit},
-		{"diff dir/file.txt /dev/null", "(exit code 1: the files differ)", ""},
-		{"test -f nothing", "(exit code 1: the condition is false)", ""},
-		{"echo '", "Exit code 2\n", tool.ClassExit},
-		{"printf 'a\\000b\\377c\\033[31mred\\033[0m\\r\\n'", "a␀b\uFFFDcred", ""},
-		{"head -c 3000 /dev/urandom", "[binary output of 3000 bytes, not shown; the whole output is in ", ""},
-		{"echo $DARUMA $PWD", "1 " + b.root, ""},
-		{"exit 126", "Exit code 126", tool.ClassExit},
-		{"cat <&3", "Exit code 1\n", tool.ClassExit}, // the gate is closed
-	} {
-		r, _ := b.sh(c.command, 20_000)
-		if got := text(r); !strings.HasPrefix(got, c.text) && !strings.HasSuffix(got, c.text) || r.Class != c.class || r.IsError != (c.class != "") {
-			t.Errorf("%s: class %q, text:\n%s\nwant %q:\n%s", c.command, r.Class, got, c.class, c.text)
+	everyWay(t, func(t *testing.T, way func(*Config)) {
+		t.Parallel()
+		b := open(t, way, witness(t))
+		b.file("dir/file.txt", "needle\n")
+		for _, c := range []struct{ command, text, class string }{
+			{"echo hello", "hello", ""},
+			{"true", "(Bash completed with no output)", ""},
+			{"echo out; echo err >&2; echo out2", "out\nerr\nout2", ""},
+			{"pwd -P", b.areas[0].real, ""},
+			{"echo a; exit 3", "Exit code 3\na", tool.ClassExit},
+			{"false", "Exit code 1\n(no output)", tool.ClassExit},
+			{"cat", "(Bash completed with no output)", ""}, // stdin is empty
+			{"read x < /dev/tty", "Exit code 1\n", tool.ClassExit},
+			{"no-such-program", "Exit code 127\n", tool.ClassExit},
+			{"kill -9 $$", "Exit code 137\n(no output)\n(ended by a signal: killed)", tool.ClassExit},
+			{"grep nothing dir/file.txt", "(no output)\n(exit code 1: no matches found)", ""},
+			{"cd dir && ls | grep nothing", "(exit code 1: no matches found)", ""},
+			{"false && grep needle dir/file.txt", "Exit code 1", tool.ClassExit},
+			{"grep x no-such-file", "Exit code 2\n", tool.ClassExit},
+			{"diff dir/file.txt /dev/null", "(exit code 1: the files differ)", ""},
+			{"test -f nothing", "(exit code 1: the condition is false)", ""},
+			{"echo '", "Exit code 2\n", tool.ClassExit},
+			{"printf 'a\\000b\\377c\\033[31mred\\033[0m\\r\\n'", "a␀b\uFFFDcred", ""},
+			{"head -c 3000 /dev/urandom", "[binary output of 3000 bytes, not shown; the whole output is in ", ""},
+			{"echo $DARUMA $PWD", "1 " + b.root, ""},
+			{"exit 126", "Exit code 126", tool.ClassExit},
+			{"cat <&3", "Exit code 1\n", tool.ClassExit}, // the gate is closed
+		} {
+			r, _ := b.sh(c.command, 20_000)
+			if got := text(r); !strings.HasPrefix(got, c.text) && !strings.HasSuffix(got, c.text) || r.Class != c.class || r.IsError != (c.class != "") {
+				t.Errorf("%s: class %q, text:\n%s\nwant %q:\n%s", c.command, r.Class, got, c.class, c.text)
+			}
 		}
-	}
+	})
 }
 
 // A command gets nothing to read from but an end: no file of ours, no terminal.
@@ -102,18 +122,20 @@ func TestBashInheritsNothing(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /proc")
 	}
-	b := open(t)
-	f, err := os.Open(b.dir) // as a program may have many open
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if got := b.good("Bash", in{"command": "ls -l /proc/$$/fd"}); strings.Contains(got, b.dir) || !strings.Contains(got, "pipe:") {
-		t.Errorf("descriptors: %s", got)
-	}
-	if got := b.good("Bash", in{"command": "readlink /proc/$$/fd/0; env | grep -c GATE"}); !strings.HasPrefix(got, "/dev/null\n0") {
-		t.Errorf("%s", got)
-	}
+	everyWay(t, func(t *testing.T, way func(*Config)) {
+		b := open(t, way)
+		f, err := os.Open(b.dir) // as a program may have many open
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if got := b.good("Bash", in{"command": "ls -l /proc/$$/fd"}); strings.Contains(got, b.dir) || !strings.Contains(got, "pipe:") {
+			t.Errorf("descriptors: %s", got)
+		}
+		if got := b.good("Bash", in{"command": "readlink /proc/$$/fd/0; env | grep -c GATE"}); !strings.HasPrefix(got, "/dev/null\n0") {
+			t.Errorf("%s", got)
+		}
+	})
 }
 
 func TestBashRefuses(t *testing.T) {
@@ -130,168 +152,184 @@ func TestBashRefuses(t *testing.T) {
 
 // What a command starts has many ways to stay. Each must be gone when it ends.
 func TestNothingIsLeft(t *testing.T) {
-	for name, c := range map[string]struct {
-		command string
-		ends    bool // by itself, leaving something
-		want    string
-	}{
-		"background":          {"sleep 300 & echo done", true, "1 process still running"},
-		"background writer":   {"while :; do echo x; sleep 0.01; done & sleep 0.2; echo done", true, "still running"},
-		"session":             {"setsid sleep 300 & echo done", true, "1 process still running"},
-		"daemon":              {"(setsid sh -c 'sleep 300 & sleep 300 &' &) ; sleep 0.3; echo done", true, "still running"},
-		"quiet daemon":        {"(setsid sh -c 'sleep 300 >/dev/null 2>&1 </dev/null &' &) ; sleep 0.3; echo done", true, "still running"},
-		"no environment":      {"env -i sh -c 'exec sleep 300' & echo done", true, "still running"},
-		"plain":               {"echo before; sleep 300", false, "before"},
-		"deaf":                {"trap '' TERM; echo before; while :; do sleep 0.1; done", false, "before"},
-		"deaf session":        {"echo before; setsid sh -c \"trap '' TERM; while :; do sleep 0.1; done\"; true", false, "before"},
-		"hidden by its shell": {"echo before; env -i setsid sleep 300; sleep 300", false, "before"},
-		"pipeline":            {"echo before; sleep 300 | cat | cat", false, "before"},
-		"double fork":         {"echo before; (setsid sleep 300 &); (setsid sleep 300 &); sleep 300", false, "before"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := open(t, witness(t))
-			timeout := 60_000
-			if !c.ends {
-				timeout = 500
-			}
-			// A time of its own makes a sleep known also without its environment.
-			mark := fmt.Sprintf("300.%d", time.Now().UnixNano())
-			r, o := b.sh(strings.ReplaceAll(c.command, "300", mark), timeout)
-			if pids := withArgument(t, mark); len(pids) > 0 {
-				t.Errorf("processes left: %v", pids)
-			}
-			wants(t, text(r), c.want)
-			if c.ends && (r.IsError || !strings.Contains(o.Stdout, "done")) {
-				t.Errorf("%s", text(r))
-			}
-			if !c.ends && (r.Class != tool.ClassTimeout || !strings.HasPrefix(text(r), "Command timed out after 500ms") || o.TimedOutAfter != 500) {
-				t.Errorf("class %s: %s", r.Class, text(r))
-			}
-			if strings.Contains(text(r), "could not be ended") {
-				t.Errorf("%s", text(r))
-			}
-		})
-	}
+	everyWay(t, func(t *testing.T, way func(*Config)) {
+		for name, c := range map[string]struct {
+			command string
+			ends    bool // by itself, leaving something
+			want    string
+		}{
+			"background":          {"sleep 300 & echo done", true, "1 process still running"},
+			"background writer":   {"while :; do echo x; sleep 0.01; done & sleep 0.2; echo done", true, "still running"},
+			"session":             {"setsid sleep 300 & echo done", true, "1 process still running"},
+			"daemon":              {"(setsid sh -c 'sleep 300 & sleep 300 &' &) ; sleep 0.3; echo done", true, "still running"},
+			"quiet daemon":        {"(setsid sh -c 'sleep 300 >/dev/null 2>&1 </dev/null &' &) ; sleep 0.3; echo done", true, "still running"},
+			"no environment":      {"env -i sh -c 'exec sleep 300' & echo done", true, "still running"},
+			"plain":               {"echo before; sleep 300", false, "before"},
+			"deaf":                {"trap '' TERM; echo before; while :; do sleep 0.1; done", false, "before"},
+			"deaf session":        {"echo before; setsid sh -c \"trap '' TERM; while :; do sleep 0.1; done\"; true", false, "before"},
+			"hidden by its shell": {"echo before; env -i setsid sleep 300; sleep 300", false, "before"},
+			"pipeline":            {"echo before; sleep 300 | cat | cat", false, "before"},
+			"double fork":         {"echo before; (setsid sleep 300 &); (setsid sleep 300 &); sleep 300", false, "before"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := open(t, way, witness(t))
+				timeout := 60_000
+				if !c.ends {
+					timeout = 500
+				}
+				// A time of its own makes a sleep known also without its environment.
+				mark := fmt.Sprintf("300.%d", time.Now().UnixNano())
+				r, o := b.sh(strings.ReplaceAll(c.command, "300", mark), timeout)
+				if pids := withArgument(t, mark); len(pids) > 0 {
+					t.Errorf("processes left: %v", pids)
+				}
+				wants(t, text(r), c.want)
+				if c.ends && (r.IsError || !strings.Contains(o.Stdout, "done")) {
+					t.Errorf("%s", text(r))
+				}
+				if !c.ends && (r.Class != tool.ClassTimeout || !strings.HasPrefix(text(r), "Command timed out after 500ms") || o.TimedOutAfter != 500) {
+					t.Errorf("class %s: %s", r.Class, text(r))
+				}
+				if strings.Contains(text(r), "could not be ended") {
+					t.Errorf("%s", text(r))
+				}
+			})
+		}
+	})
 }
 
 func TestBashCancelled(t *testing.T) {
-	t.Parallel()
-	b := open(t, witness(t))
-	ctx, cancel := context.WithCancel(t.Context())
-	c := tool.Call{Name: "Bash", Progress: func(s string) {
-		if strings.Contains(s, "ready") {
-			cancel()
+	everyWay(t, func(t *testing.T, way func(*Config)) {
+		t.Parallel()
+		b := open(t, way, witness(t))
+		ctx, cancel := context.WithCancel(t.Context())
+		c := tool.Call{Name: "Bash", Progress: func(s string) {
+			if strings.Contains(s, "ready") {
+				cancel()
+			}
+		}}
+		r, o := b.shell(ctx, c, in{"command": "echo ready; setsid sleep 300; sleep 300"})
+		if r.Class != tool.ClassAborted || !o.Interrupted || o.TimedOutAfter != 0 {
+			t.Errorf("%+v", r)
 		}
-	}}
-	r, o := b.shell(ctx, c, in{"command": "echo ready; setsid sleep 300; sleep 300"})
-	if r.Class != tool.ClassAborted || !o.Interrupted || o.TimedOutAfter != 0 {
-		t.Errorf("%+v", r)
-	}
-	wants(t, text(r), "cancelled", "ready")
+		wants(t, text(r), "cancelled", "ready")
+	})
 }
 
 // A command that ends nicely on SIGTERM is given the time to.
 func TestBashGrace(t *testing.T) {
-	t.Parallel()
-	b := open(t, witness(t), func(c *Config) { c.Grace = 20 * time.Second })
-	r, _ := b.sh("trap 'sleep 0.3; echo cleaned; exit 0' TERM; sleep 300 & wait", 300)
-	wants(t, text(r), "cleaned")
+	everyWay(t, func(t *testing.T, way func(*Config)) {
+		t.Parallel()
+		b := open(t, way, witness(t), func(c *Config) { c.Grace = 20 * time.Second })
+		r, _ := b.sh("trap 'sleep 0.3; echo cleaned; exit 0' TERM; sleep 300 & wait", 300)
+		wants(t, text(r), "cleaned")
+	})
 }
 
 func TestBashStarted(t *testing.T) {
-	t.Parallel()
-	b := open(t, witness(t))
-	var group int
-	c := tool.Call{Name: "Bash", Started: func(pgid int, start time.Time) error {
-		group = pgid
-		// The gate holds: the shell lives and has done nothing yet.
-		time.Sleep(100 * time.Millisecond)
-		if _, err := os.Stat(filepath.Join(b.dir, "mark")); err == nil {
-			t.Error("the command ran before its group was noted")
+	everyWay(t, func(t *testing.T, way func(*Config)) {
+		t.Parallel()
+		b := open(t, way, witness(t))
+		session := "echo $$" // the shell leads its session, or its helper does
+		if len(b.cfg.Helper) > 0 {
+			session = "cut -d' ' -f6 /proc/$$/stat"
 		}
-		if err := syscall.Kill(-pgid, 0); err != nil || time.Since(start) > time.Minute {
-			t.Errorf("group %d, start %v: %v", pgid, start, err)
+		var group int
+		c := tool.Call{Name: "Bash", Started: func(pgid int, start time.Time) error {
+			group = pgid
+			// The gate holds: the shell lives and has done nothing yet.
+			time.Sleep(100 * time.Millisecond)
+			if _, err := os.Stat(filepath.Join(b.dir, "mark")); err == nil {
+				t.Error("the command ran before its group was noted")
+			}
+			if err := syscall.Kill(-pgid, 0); err != nil || time.Since(start) > time.Minute {
+				t.Errorf("group %d, start %v: %v", pgid, start, err)
+			}
+			return nil
+		}}
+		_, o := b.shell(t.Context(), c, in{"command": "touch mark; " + session})
+		if strings.TrimSpace(o.Stdout) != fmt.Sprint(group) {
+			t.Errorf("group %d, session %s", group, o.Stdout)
 		}
-		return nil
-	}}
-	_, o := b.shell(t.Context(), c, in{"command": "touch mark; echo $$"})
-	if strings.TrimSpace(o.Stdout) != fmt.Sprint(group) {
-		t.Errorf("group %d, shell %s", group, o.Stdout)
-	}
-	b.content("mark")
+		b.content("mark")
 
-	c.Started = func(int, time.Time) error { return &tool.SafeError{Safe: "disk full", Err: errors.New("no space")} }
-	r := b.run(t.Context(), c, in{"command": "touch mark2"})
-	wants(t, text(r), "was not run", "no space")
-	if _, err := os.Stat(filepath.Join(b.dir, "mark2")); err == nil || r.Class != "disk full" {
-		t.Errorf("a command whose start could not be noted ran: %+v", r)
-	}
-
-	// The environment of the command must not get before the gate either.
-	b.file("env.sh", "touch early\n")
-	b2 := open(t, witness(t), func(c *Config) { c.Env = append(c.Env, "BASH_ENV="+b.dir+"/env.sh", "ENV="+b.dir+"/env.sh") })
-	c.Started = func(int, time.Time) error {
-		time.Sleep(100 * time.Millisecond)
-		if _, err := os.Stat(filepath.Join(b2.dir, "early")); err == nil {
-			t.Error("BASH_ENV ran before the gate")
+		c.Started = func(int, time.Time) error { return &tool.SafeError{Safe: "disk full", Err: errors.New("no space")} }
+		r := b.run(t.Context(), c, in{"command": "touch mark2"})
+		wants(t, text(r), "was not run", "no space")
+		if _, err := os.Stat(filepath.Join(b.dir, "mark2")); err == nil || r.Class != "disk full" {
+			t.Errorf("a command whose start could not be noted ran: %+v", r)
 		}
-		return nil
-	}
-	b2.shell(t.Context(), c, in{"command": "true"})
 
-	for name, callback := range map[string]func(*tool.Call){
-		"Started":  func(c *tool.Call) { c.Started = func(int, time.Time) error { panic("callback") } },
-		"Progress": func(c *tool.Call) { c.Progress = func(string) { panic("callback") } },
-	} {
-		c := tool.Call{Name: "Bash"}
-		callback(&c)
-		if r := b.run(t.Context(), c, in{"command": "echo x; sleep 300"}); r.Class != tool.ClassPanic {
-			t.Errorf("panic in %s: %+v", name, r)
+		// The environment of the command must not get before the gate either.
+		b.file("env.sh", "touch early\n")
+		b2 := open(t, way, witness(t), func(c *Config) { c.Env = append(c.Env, "BASH_ENV="+b.dir+"/env.sh", "ENV="+b.dir+"/env.sh") })
+		c.Started = func(int, time.Time) error {
+			time.Sleep(100 * time.Millisecond)
+			if _, err := os.Stat(filepath.Join(b2.dir, "early")); err == nil {
+				t.Error("BASH_ENV ran before the gate")
+			}
+			return nil
 		}
-	}
+		b2.shell(t.Context(), c, in{"command": "true"})
+
+		for name, callback := range map[string]func(*tool.Call){
+			"Started":  func(c *tool.Call) { c.Started = func(int, time.Time) error { panic("callback") } },
+			"Progress": func(c *tool.Call) { c.Progress = func(string) { panic("callback") } },
+		} {
+			c := tool.Call{Name: "Bash"}
+			callback(&c)
+			if r := b.run(t.Context(), c, in{"command": "echo x; sleep 300"}); r.Class != tool.ClassPanic {
+				t.Errorf("panic in %s: %+v", name, r)
+			}
+		}
+	})
 }
 
 func TestBashFlood(t *testing.T) {
-	t.Parallel()
-	b := open(t, witness(t))
-	r, o := b.sh("yes 0123456789 | head -c 20000000; echo THE END", 60_000)
-	if n := utf8.RuneCountInString(text(r)); n > 31_000 || !strings.HasSuffix(text(r), "THE END") {
-		t.Errorf("%d characters: … %s", n, text(r)[len(text(r))-80:])
-	}
-	wants(t, text(r), "bytes left out here; the whole output is in "+o.Path)
-	if info, err := os.Stat(o.Path); err != nil || info.Size() != 20_000_008 || info.Mode().Perm() != 0o600 {
-		t.Errorf("spill file: %v, %v", info, err)
-	}
-	wants(t, b.good("Grep", in{"pattern": "END", "path": o.Path, "output_mode": "content"}), "THE END")
+	everyWay(t, func(t *testing.T, way func(*Config)) {
+		t.Parallel()
+		b := open(t, way, witness(t))
+		r, o := b.sh("yes 0123456789 | head -c 20000000; echo THE END", 60_000)
+		if n := utf8.RuneCountInString(text(r)); n > 31_000 || !strings.HasSuffix(text(r), "THE END") {
+			t.Errorf("%d characters: … %s", n, text(r)[len(text(r))-80:])
+		}
+		wants(t, text(r), "bytes left out here; the whole output is in "+o.Path)
+		if info, err := os.Stat(o.Path); err != nil || info.Size() != 20_000_008 || info.Mode().Perm() != 0o600 {
+			t.Errorf("spill file: %v, %v", info, err)
+		}
+		wants(t, b.good("Grep", in{"pattern": "END", "path": o.Path, "output_mode": "content"}), "THE END")
 
-	// An endless one is cut on disk and ended by its timeout.
-	r, o = b.sh("yes 0123456789", 700)
-	if info, err := os.Stat(o.Path); err != nil || info.Size() > maxSpill || r.Class != tool.ClassTimeout {
-		t.Errorf("class %s, spill file: %v, %v", r.Class, info, err)
-	}
-	// A failure shows less, but has its file too.
-	r, o = b.sh("yes | head -c 12000; exit 1", 60_000)
-	if n := utf8.RuneCountInString(text(r)); n > 10_000 || o.Path == "" || strings.Count(text(r), "left out here") != 1 {
-		t.Errorf("%d characters, path %q", n, o.Path)
-	}
-	// And without a folder the loss is told.
-	b = open(t, witness(t), func(c *Config) { c.Spill = "" })
-	r, _ = b.sh("yes | head -c 100000", 60_000)
-	wants(t, text(r), "bytes left out here; it was not kept")
+		// An endless one is cut on disk and ended by its timeout.
+		r, o = b.sh("yes 0123456789", 700)
+		if info, err := os.Stat(o.Path); err != nil || info.Size() > maxSpill || r.Class != tool.ClassTimeout {
+			t.Errorf("class %s, spill file: %v, %v", r.Class, info, err)
+		}
+		// A failure shows less, but has its file too.
+		r, o = b.sh("yes | head -c 12000; exit 1", 60_000)
+		if n := utf8.RuneCountInString(text(r)); n > 10_000 || o.Path == "" || strings.Count(text(r), "left out here") != 1 {
+			t.Errorf("%d characters, path %q", n, o.Path)
+		}
+		// And without a folder the loss is told.
+		b = open(t, way, witness(t), func(c *Config) { c.Spill = "" })
+		r, _ = b.sh("yes | head -c 100000", 60_000)
+		wants(t, text(r), "bytes left out here; it was not kept")
+	})
 }
 
 func TestBashProgress(t *testing.T) {
-	t.Parallel()
-	b := open(t, witness(t))
-	var got strings.Builder
-	calls := 0
-	c := tool.Call{Name: "Bash", Progress: func(s string) { got.WriteString(s); calls++ }}
-	b.shell(t.Context(), c, in{"command": "for i in 1 2 3 4 5; do echo tick $i; sleep 0.15; done; sleep 1"})
-	wants(t, got.String(), "tick 1\n", "tick 5\n")
-	if calls < 2 || calls > 10 {
-		t.Errorf("%d reports", calls)
-	}
+	everyWay(t, func(t *testing.T, way func(*Config)) {
+		t.Parallel()
+		b := open(t, way, witness(t))
+		var got strings.Builder
+		calls := 0
+		c := tool.Call{Name: "Bash", Progress: func(s string) { got.WriteString(s); calls++ }}
+		b.shell(t.Context(), c, in{"command": "for i in 1 2 3 4 5; do echo tick $i; sleep 0.15; done; sleep 1"})
+		wants(t, got.String(), "tick 1\n", "tick 5\n")
+		if calls < 2 || calls > 10 {
+			t.Errorf("%d reports", calls)
+		}
+	})
 }
 
 func TestBashHidesSecrets(t *testing.T) {
@@ -307,10 +345,12 @@ func TestBashHidesSecrets(t *testing.T) {
 }
 
 func TestBashWrap(t *testing.T) {
-	b := open(t, func(c *Config) {
-		c.Wrap = func(argv []string) []string { return append([]string{"/usr/bin/env", "WRAPPED=yes"}, argv...) }
+	everyWay(t, func(t *testing.T, way func(*Config)) {
+		b := open(t, way, func(c *Config) {
+			c.Wrap = func(argv []string) []string { return append([]string{"/usr/bin/env", "WRAPPED=yes"}, argv...) }
+		})
+		wants(t, b.good("Bash", in{"command": "echo $WRAPPED"}), "yes")
 	})
-	wants(t, b.good("Bash", in{"command": "echo $WRAPPED"}), "yes")
 }
 
 // What a killed agent left behind is found by its successor, and nothing else is.
@@ -325,14 +365,13 @@ func TestEndLeft(t *testing.T) {
 		out: &capture{keep: 100},
 	}
 	start := birth()
-	r, err := c.start(start)
+	j, err := c.launch(start)
 	if err != nil {
 		t.Fatal(err)
 	}
+	r := j.(*running)
 	defer r.close()
-	if _, err := io.WriteString(r.gate, "\n"); err != nil {
-		t.Fatal(err)
-	}
+	r.release()
 	for deadline := time.Now().Add(20 * time.Second); len(r.tree.alive()) < 4 && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -347,27 +386,29 @@ func TestEndLeft(t *testing.T) {
 	if found, stuck := EndLeft(r.tree.pgid, stored, time.Second); found != 4 || len(stuck) != 0 {
 		t.Errorf("found %d, stuck %v", found, stuck)
 	}
-	<-r.exited
+	<-r.exited()
 	if found, _ := EndLeft(r.tree.pgid, start, 0); found != 0 {
 		t.Errorf("%d processes left", found)
 	}
 }
 
 func TestBashTogether(t *testing.T) {
-	b := open(t, witness(t))
-	before := descriptors(t)
-	var wait sync.WaitGroup
-	for i := range 12 {
-		wait.Go(func() {
-			if r, o := b.sh(fmt.Sprintf("sleep 0.1; echo %d; setsid sleep 300 &", i), 60_000); o.Stdout != fmt.Sprintln(i) {
-				t.Errorf("%d: %s", i, text(r))
-			}
-		})
-	}
-	wait.Wait()
-	if after := descriptors(t); after > before {
-		t.Errorf("%d descriptors before, %d after", before, after)
-	}
+	everyWay(t, func(t *testing.T, way func(*Config)) {
+		b := open(t, way, witness(t))
+		before := descriptors(t)
+		var wait sync.WaitGroup
+		for i := range 12 {
+			wait.Go(func() {
+				if r, o := b.sh(fmt.Sprintf("sleep 0.1; echo %d; setsid sleep 300 &", i), 60_000); o.Stdout != fmt.Sprintln(i) {
+					t.Errorf("%d: %s", i, text(r))
+				}
+			})
+		}
+		wait.Wait()
+		if after := descriptors(t); after > before {
+			t.Errorf("%d descriptors before, %d after", before, after)
+		}
+	})
 }
 
 func descriptors(t *testing.T) int {

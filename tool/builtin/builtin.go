@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/daruma-agent/daruma/sandbox"
 	"github.com/daruma-agent/daruma/tool"
 )
 
@@ -35,6 +36,15 @@ type Config struct {
 	// Wrap changes the argument vector of a command before it runs, for example
 	// to put it into a sandbox. May be nil.
 	Wrap func(argv []string) []string
+	// Helper is the argument vector of a process that watches over a command: one
+	// that calls sandbox.Main first, such as this very program with the argument
+	// sandbox.Argument. With it nothing of a command outlives the call or this
+	// program, whatever it does. Empty: commands are children of this process, and
+	// what hides well enough or outlives a killed agent goes on. Linux only.
+	Helper []string
+	// Sandbox is what commands may touch; it needs a Helper. Nil: all that the
+	// user may.
+	Sandbox *sandbox.Rules
 
 	// Spill is the folder for outputs too large for the model, which Read and
 	// Grep may then look into. If it is empty, what is cut is lost.
@@ -79,6 +89,9 @@ func New(cfg Config) (*Workspace, error) {
 	cfg.MaxOutput = cmp.Or(cfg.MaxOutput, 30_000)
 	if cfg.Root == "" {
 		return nil, errors.New("open workspace: no root folder was named")
+	}
+	if cfg.Sandbox != nil && len(cfg.Helper) == 0 {
+		return nil, errors.New("open workspace: a sandbox needs a helper process, and none was named")
 	}
 	w := &Workspace{cfg: cfg, memory: memory{marks: map[string]*mark{}}}
 	for i, dir := range append([]string{cfg.Root}, cfg.Dirs...) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/daruma-agent/daruma/internal/helper" // the test binary is its own helper
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/tool"
 	"github.com/go-json-experiment/json"

@@ -3,7 +3,6 @@
 package builtin
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -12,9 +11,9 @@ import (
 
 const nonBlocking = 0
 
-// run refuses: without process groups nothing could be promised about the end.
-func (c *command) run(context.Context) ending {
-	return ending{err: errors.New("commands need a Unix system, such as WSL")}
+// launch refuses: without process groups nothing could be promised about the end.
+func (c *command) launch(time.Time) (job, error) {
+	return nil, errors.New("commands need a Unix system, such as WSL")
 }
 
 // EndLeft finds nothing: no command can have been started.

@@ -1,0 +1,157 @@
+package builtin
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/daruma-agent/daruma/sandbox"
+)
+
+// slack is how much longer than its own deadlines a helper may take before it
+// counts as one that will not answer.
+const slack = 2 * time.Second
+
+// watched is a command that a helper watches over. See [sandbox.Main].
+type watched struct {
+	cmd  *exec.Cmd
+	conn *os.File // to the helper, which takes its end for the end of this program
+	out  *os.File // what the command prints
+	tree tree     // to find what is left when the helper is gone
+	done chan struct{}
+	over chan struct{} // closed when the helper has said its last word
+
+	// What the helper said, to be read when done or over is closed.
+	code   int
+	signal string
+	failed error
+	told   bool // that the command has ended
+	clean  bool // that nothing is left, or what is
+	found  int
+	stuck  []int
+}
+
+func (c *command) watched(start time.Time, out, outEnd *os.File) (job, error) {
+	argv := append([]string{}, c.argv...)
+	if !strings.Contains(argv[0], "/") {
+		if argv[0] = lookPath(argv[0], c.env); argv[0] == "" {
+			return nil, fmt.Errorf("%s: %w", c.argv[0], exec.ErrNotFound)
+		}
+	}
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make control socket: %w", err)
+	}
+	conn, theirs := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "helper")
+	defer theirs.Close()
+	w := &watched{conn: conn, out: out, done: make(chan struct{}), over: make(chan struct{})}
+	w.tree.token = markOf(start)
+	w.cmd = &exec.Cmd{
+		Path: c.helper[0], Args: c.helper, Dir: c.dir, Env: marked(c.env, w.tree.token),
+		Stdout: outEnd, Stderr: outEnd, ExtraFiles: []*os.File{theirs},
+		// The helper leads a session without a terminal; the command has a group
+		// of its own in it, so that it cannot end the helper with its group.
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	if err := w.cmd.Start(); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	w.tree.pgid = w.cmd.Process.Pid
+	go w.listen()
+	_ = conn.SetWriteDeadline(time.Now().Add(killWait))
+	order := sandbox.Order{Argv: argv, Rules: c.rules, Grace: c.grace}
+	if err := order.Encode(conn); err != nil {
+		w.end(0)
+		w.close()
+		return nil, fmt.Errorf("tell the helper: %w", err)
+	}
+	return w, nil
+}
+
+// listen hears the helper out, and waits for it.
+func (w *watched) listen() {
+	defer close(w.over)
+	lines := bufio.NewScanner(w.conn)
+	for lines.Scan() {
+		word, rest, _ := strings.Cut(lines.Text(), " ")
+		switch word {
+		case sandbox.WordFailed:
+			w.failed, w.clean = errors.New(rest), true
+		case sandbox.WordExited:
+			code, signal, _ := strings.Cut(rest, " ")
+			w.code, _ = strconv.Atoi(code)
+			w.signal, w.told = signal, true
+			close(w.done)
+		case sandbox.WordOver:
+			var numbers []int
+			for f := range strings.FieldsSeq(rest) {
+				n, _ := strconv.Atoi(f)
+				numbers = append(numbers, n)
+			}
+			if len(numbers) > 0 {
+				w.clean, w.found, w.stuck = true, numbers[0], numbers[1:]
+			}
+		}
+	}
+	_ = w.cmd.Wait()
+	if !w.told {
+		close(w.done)
+	}
+}
+
+func (w *watched) group() int              { return w.tree.pgid }
+func (w *watched) output() *os.File        { return w.out }
+func (w *watched) exited() <-chan struct{} { return w.done }
+
+func (w *watched) release() { w.say(sandbox.WordGo) }
+
+// say sends the helper a word. If it is gone, over says so.
+func (w *watched) say(word string) {
+	_ = w.conn.SetWriteDeadline(time.Now().Add(slack))
+	_, _ = w.conn.WriteString(word + "\n")
+}
+
+func (w *watched) end(grace time.Duration) (found int, stuck []int) {
+	if !closed(w.over) {
+		w.say(sandbox.WordEnd)
+		// The grace is in its order; this one only says how long to wait for it.
+		timer := time.NewTimer(max(grace, 0) + killWait + slack)
+		defer timer.Stop()
+		select {
+		case <-w.over:
+		case <-timer.C:
+			// The command has stopped it, or it hangs.
+			_ = w.cmd.Process.Kill()
+			<-w.over
+		}
+	}
+	if w.clean {
+		return w.found, w.stuck
+	}
+	return w.tree.end(grace)
+}
+
+func (w *watched) status(e *ending) {
+	switch {
+	case w.failed != nil:
+		*e = ending{err: w.failed}
+	case w.told:
+		e.code, e.signal = w.code, w.signal
+	default:
+		e.code, e.signal = 128+int(syscall.SIGKILL), syscall.SIGKILL.String()
+	}
+	e.unwatched = !w.clean
+}
+
+func (w *watched) close() {
+	w.conn.Close()
+	<-w.over
+	w.out.Close()
+}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -35,7 +37,7 @@ func Main(args, env []string) (code int, helper bool) {
 		return 0, false
 	}
 	runtime.LockOSThread() // rules hold for a thread, and this one starts the command
-	syscall.CloseOnExec(control)
+	inheritNothing()
 	h := &watch{
 		env: env, conn: os.NewFile(control, "control"),
 		none: make(chan struct{}), exited: make(chan syscall.WaitStatus, 1),
@@ -45,6 +47,20 @@ func Main(args, env []string) (code int, helper bool) {
 		return 1, true
 	}
 	return 0, true
+}
+
+// inheritNothing keeps all but the three streams from the command: the control
+// socket, and what the agent itself was given by whoever started it.
+func inheritNothing() {
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		syscall.CloseOnExec(control)
+	}
+	for _, name := range names {
+		if fd, err := strconv.Atoi(name.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
 }
 
 func isSocket(fd int) bool {
@@ -87,6 +103,7 @@ func (h *watch) serve() error {
 	if err != nil {
 		return fmt.Errorf("run %s: %w", o.Argv[0], err)
 	}
+	h.say(WordStarted)
 	h.letGo()
 	go h.reap()
 	go func() {
@@ -157,7 +174,10 @@ func (h *watch) end(grace time.Duration) (found int, stuck []int) {
 	pids := descendants()
 	found = len(pids)
 	if grace > 0 {
-		kill(pids, syscall.SIGTERM)
+		if slices.ContainsFunc(pids, h.inGroup) { // with it nothing slips away by a fork
+			_ = syscall.Kill(-h.pid, syscall.SIGTERM)
+		}
+		kill(slices.DeleteFunc(slices.Clone(pids), h.inGroup), syscall.SIGTERM)
 		kill(pids, syscall.SIGCONT) // what is stopped cannot end itself
 		select {
 		case <-h.none:
@@ -177,6 +197,12 @@ func (h *watch) end(grace time.Duration) (found int, stuck []int) {
 		}
 	}
 	return found, descendants()
+}
+
+// inGroup reports whether a process is in the group of the command.
+func (h *watch) inGroup(pid int) bool {
+	p, ok := LookUp(pid)
+	return ok && p.Group == h.pid
 }
 
 func kill(pids []int, sig syscall.Signal) {

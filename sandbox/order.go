@@ -70,14 +70,15 @@ func decodeOrder(r io.Reader) (*Order, error) {
 }
 
 // The words that go over the control socket, each a line. The helper says Failed
-// with a text if the command was not run, Exited with code and name of the signal
+// with a text if the command was not run, Started once it runs, Exited with code and name of the signal
 // when it has ended, and Over with the number of processes that it had to end and
 // the numbers of those that it could not end. It is told Go once the command may
 // start, and End when everything of it is to end. The end of the socket is End.
 const (
-	WordGo     = "go"
-	WordEnd    = "end"
-	WordFailed = "failed"
-	WordExited = "exited"
-	WordOver   = "over"
+	WordGo      = "go"
+	WordEnd     = "end"
+	WordFailed  = "failed"
+	WordStarted = "started"
+	WordExited  = "exited"
+	WordOver    = "over"
 )

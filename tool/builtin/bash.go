@@ -13,17 +13,18 @@ const bashText = `Runs a command with bash and returns what it printed (stdout a
 
 - Each command starts afresh in the root of the workspace: cd and variables do not last. Join what belongs together with &&.
 - There is no terminal and no input: use flags such as -y, and git commit -m. Pagers and editors do not work.
-- timeout is in milliseconds, 120000 if not given and at most 600000. A command that runs out of time is ended.
-- Everything that a command starts is ended with it; nothing can stay in the background.
+- timeout is in milliseconds, %d if not given and at most %d. A command that runs out of time is ended.
+- run_in_background starts a command that is to go on, such as a server, and returns at once with the id of a task: see TaskOutput and TaskStop.
+- Everything else that a command starts is ended with it: & keeps nothing alive.
 - Long output is cut in the middle; the result then names the file that has all of it.
 - Prefer Read, Edit, Write, Glob and Grep to cat, sed, find and grep.
 - Quote paths with spaces. description says in a few words what the command is for.`
 
 type bashInput struct {
 	Command     string `json:"command" jsonschema:"the command to run"`
-	Timeout     int    `json:"timeout,omitzero" jsonschema:"milliseconds, at most 600000"`
+	Timeout     int    `json:"timeout,omitzero" jsonschema:"milliseconds; not for the background"`
 	Description string `json:"description,omitzero" jsonschema:"what it does, in 5 to 10 words"`
-	Background  bool   `json:"run_in_background,omitzero" jsonschema:"not supported yet"`
+	Background  bool   `json:"run_in_background,omitzero" jsonschema:"return at once; the command goes on as a task"`
 }
 
 // BashOutput is the structured output of Bash.
@@ -35,11 +36,13 @@ type BashOutput struct {
 	TimedOutAfter  int    `json:"timedOutAfterMs,omitzero"`
 	Interpretation string `json:"returnCodeInterpretation,omitzero"`
 	Path           string `json:"persistedOutputPath,omitzero"`
+	Task           string `json:"backgroundTaskId,omitzero"`
 }
 
 func (w *Workspace) bash() tool.Tool {
 	return &tool.Typed[bashInput]{
-		Name: "Bash", Description: bashText, Do: w.runBash,
+		Name: "Bash", Do: w.runBash,
+		Description: fmt.Sprintf(bashText, w.cfg.Timeout.Milliseconds(), w.cfg.MaxTimeout.Milliseconds()),
 		Judge: func(in bashInput) tool.Effect {
 			if onlyReads(in.Command) && !in.Background {
 				return tool.Pure
@@ -54,15 +57,14 @@ func (w *Workspace) bash() tool.Tool {
 
 func (w *Workspace) runBash(ctx context.Context, call tool.Call, in bashInput) tool.Result {
 	switch {
-	case in.Background:
-		return tool.Refuse(ClassSupport, "run_in_background is not supported: nothing was run. Run the command in the foreground "+
-			"with a timeout that is long enough; to test a server, start it, use it and stop it in one command.")
 	case strings.TrimSpace(in.Command) == "":
 		return tool.Refuse(tool.ClassBadInput, "the command is empty: nothing was run")
 	case strings.ContainsRune(in.Command, 0):
 		return tool.Refuse(tool.ClassBadInput, "the command contains a NUL character, which no program can be given: nothing was run")
 	case in.Timeout < 0:
 		return tool.Refuse(tool.ClassBadInput, "timeout must not be negative: nothing was run")
+	case in.Background:
+		return w.startTask(call, in)
 	}
 	c := w.command(in.Command, call)
 	out := &capture{dir: w.cfg.Spill, keep: w.cfg.MaxOutput / 2, hide: w.cfg.Hide}
@@ -113,10 +115,8 @@ func (w *Workspace) report(line string, c *command, out *capture, e ending) tool
 	}
 	o.Stdout, o.Path = out.result(limit)
 	lines := notices(e, o.Interpretation)
-	if w.cfg.Sandbox != nil && e.code != 0 {
-		if hint := w.cfg.Sandbox.Hint(o.Stdout); hint != "" {
-			lines = append(lines, hint)
-		}
+	if hint := w.hint(o.Stdout, e.code); hint != "" {
+		lines = append(lines, hint)
 	}
 	o.Stderr = strings.Join(lines, "\n")
 
@@ -133,6 +133,14 @@ func (w *Workspace) report(line string, c *command, out *capture, e ending) tool
 	return r
 }
 
+// hint explains what the sandbox may have refused a command that failed.
+func (w *Workspace) hint(output string, code int) string {
+	if w.cfg.Sandbox == nil || code == 0 {
+		return ""
+	}
+	return w.cfg.Sandbox.Hint(output)
+}
+
 // notices is what the model should know besides the output.
 func notices(e ending, interpretation string) []string {
 	var lines []string
@@ -146,7 +154,7 @@ func notices(e ending, interpretation string) []string {
 		lines = append(lines, "(the process that watches over the command was ended, most likely by the command itself; what was left of the command was ended too)")
 	}
 	if e.left > 0 {
-		lines = append(lines, fmt.Sprintf("(%s still running after the command were ended: nothing stays in the background)",
+		lines = append(lines, fmt.Sprintf("(%s still running after the command were ended: only run_in_background lets a command go on)",
 			plural(e.left, "process", "processes")))
 	}
 	if len(e.stuck) > 0 {

@@ -52,16 +52,19 @@ func everyWay(t *testing.T, test func(t *testing.T, way func(*Config))) {
 	t.Helper()
 	t.Run("children", func(t *testing.T) { test(t, func(*Config) {}) })
 	if runtime.GOOS == "linux" { // elsewhere there is no other way
-		t.Run("helper", func(t *testing.T) { test(t, helped) })
-		t.Run("sandbox", func(t *testing.T) { test(t, boxed) })
+		t.Run("helper", func(t *testing.T) { test(t, boxed) })
 	}
 }
 
-// helped gives commands this test binary as their helper, and boxed also a sandbox.
+// helped gives commands this test binary as their helper, and boxed also a
+// sandbox, if the kernel has one.
 func helped(c *Config) { c.Helper = []string{"/proc/self/exe", sandbox.Argument} }
 
 func boxed(c *Config) {
 	helped(c)
+	if sandbox.ABI() < 2 {
+		return
+	}
 	c.Sandbox = &sandbox.Rules{Write: append([]string{c.Root}, sandbox.Places(os.Getenv)...)}
 }
 
@@ -143,7 +146,7 @@ func TestBashRefuses(t *testing.T) {
 	wants(t, b.bad("Bash", in{"command": " "}), "empty")
 	wants(t, b.bad("Bash", in{"command": "a\x00b"}), "NUL")
 	wants(t, b.bad("Bash", in{"command": "ls", "timeout": -1}), "negative")
-	wants(t, b.bad("Bash", in{"command": "touch x", "run_in_background": true}), "not supported")
+	wants(t, b.bad("Bash", in{"command": " ", "run_in_background": true}), "empty")
 	if err := os.RemoveAll(b.dir); err != nil {
 		t.Fatal(err)
 	}

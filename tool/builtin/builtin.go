@@ -55,7 +55,7 @@ type Config struct {
 	// Web lets the agent fetch from the web. If it is nil, there is no WebFetch.
 	Web *Web
 
-	Timeout    time.Duration // of a command that asks for none; zero: 2 minutes
+	Timeout    time.Duration // of a command that asks for none, at most MaxTimeout; zero: 2 minutes
 	MaxTimeout time.Duration // that a command can ask for; zero: 10 minutes
 	Grace      time.Duration // from SIGTERM to SIGKILL; zero: 2 seconds. Keep it well below tool.Set.Patience
 	MaxOutput  int           // bytes of a command's output for the model; zero: 30,000
@@ -70,6 +70,7 @@ type Workspace struct {
 	git   string // path of git, or empty
 	areas []area
 
+	tasks  tasks
 	memory memory
 	// editing makes checking a file and replacing it one step, so that two of
 	// our own edits cannot lose one another.
@@ -83,8 +84,8 @@ type Workspace struct {
 
 // New opens a workspace. Close it when its tools are no longer called.
 func New(cfg Config) (*Workspace, error) {
-	cfg.Timeout = cmp.Or(cfg.Timeout, 2*time.Minute)
 	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, 10*time.Minute)
+	cfg.Timeout = min(cmp.Or(cfg.Timeout, 2*time.Minute), cfg.MaxTimeout)
 	cfg.Grace = cmp.Or(cfg.Grace, 2*time.Second)
 	cfg.MaxOutput = cmp.Or(cfg.MaxOutput, 30_000)
 	if cfg.Root == "" {
@@ -143,8 +144,10 @@ func (w *Workspace) admit(dir string, readOnly bool) (string, error) {
 	return abs, nil
 }
 
-// Close lets go of the folders. The tools fail afterwards.
+// Close ends the commands in the background, waits until nothing of them is
+// alive, and lets go of the folders. The tools fail afterwards.
 func (w *Workspace) Close() error {
+	w.tasks.close()
 	var errs []error
 	for _, a := range w.areas {
 		errs = append(errs, a.root.Close())
@@ -154,7 +157,7 @@ func (w *Workspace) Close() error {
 
 // Tools returns the tools of the workspace, always in the same order.
 func (w *Workspace) Tools() []tool.Tool {
-	tools := []tool.Tool{w.bash(), w.read(), w.write(), w.edit(), w.glob(), w.grep(), w.todoWrite()}
+	tools := []tool.Tool{w.bash(), w.taskOutput(), w.taskStop(), w.read(), w.write(), w.edit(), w.glob(), w.grep(), w.todoWrite()}
 	if w.cfg.Web != nil {
 		tools = append(tools, w.webFetch())
 	}

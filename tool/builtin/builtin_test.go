@@ -12,10 +12,7 @@ import (
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/tool"
 	"github.com/go-json-experiment/json"
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bench is a workspace with its tools, ready for calls.
 type bench struct {

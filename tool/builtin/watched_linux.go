@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,6 +27,8 @@ type watched struct {
 	tree tree     // to find what is left when the helper is gone
 	done chan struct{}
 	over chan struct{} // closed when the helper has said its last word
+	// asked is true once the helper was told to end.
+	asked atomic.Bool
 
 	// What the helper said, to be read when done or over is closed.
 	code   int
@@ -78,12 +81,15 @@ func (c *command) watched(start time.Time, out, outEnd *os.File) (job, error) {
 // listen hears the helper out, and waits for it.
 func (w *watched) listen() {
 	defer close(w.over)
+	started := false
 	lines := bufio.NewScanner(w.conn)
 	for lines.Scan() {
 		word, rest, _ := strings.Cut(lines.Text(), " ")
 		switch word {
 		case sandbox.WordFailed:
 			w.failed, w.clean = errors.New(rest), true
+		case sandbox.WordStarted:
+			started = true
 		case sandbox.WordExited:
 			code, signal, _ := strings.Cut(rest, " ")
 			w.code, _ = strconv.Atoi(code)
@@ -101,6 +107,9 @@ func (w *watched) listen() {
 		}
 	}
 	_ = w.cmd.Wait()
+	if state := w.cmd.ProcessState; !started && !w.clean && state != nil && state.Exited() && !w.asked.Load() {
+		w.failed, w.clean = fmt.Errorf("%s is no helper: it ended at once (%v)", w.cmd.Path, state), true
+	}
 	if !w.told {
 		close(w.done)
 	}
@@ -120,6 +129,7 @@ func (w *watched) say(word string) {
 
 func (w *watched) end(grace time.Duration) (found int, stuck []int) {
 	if !closed(w.over) {
+		w.asked.Store(true)
 		w.say(sandbox.WordEnd)
 		// The grace is in its order; this one only says how long to wait for it.
 		timer := time.NewTimer(max(grace, 0) + killWait + slack)

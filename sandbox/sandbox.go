@@ -12,8 +12,9 @@
 //   - With [Rules.NoNetwork] it can neither bind nor connect a TCP socket; UDP is
 //     covered from ABI 10 on. Unix sockets are not covered.
 //   - It cannot trace what is outside of the sandbox, so that it cannot read the
-//     environment or the memory of the agent. It gets no new privileges, so sudo
-//     and other set-user-ID programs do not work, and it cannot mount.
+//     memory of the agent, nor, unless it runs as root, its environment. It gets
+//     no new privileges, so sudo and other set-user-ID programs do not work, and
+//     it cannot mount. It can send signals to the user's other processes.
 //
 // Landlock can only allow: a folder inside of an allowed one, such as .git/hooks
 // in the workspace, cannot be taken out. What must never be written to has to lie

@@ -106,6 +106,7 @@ type Config struct {
 	Build   string              // version, for the journal
 	Dir     string              // working directory, for the journal
 	Servers []session.Server    // MCP servers, for the journal
+	Sandbox string              // what keeps commands in bounds, for the journal
 
 	parent string // session of the agent above this one …
 	depth  int    // … at which level it is …

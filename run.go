@@ -120,7 +120,7 @@ func (r *run) open(goOn bool) error {
 		host, _ := os.Hostname()
 		first = append(first, &session.Start{
 			Build: r.cfg.Build, Dir: r.cfg.Dir, Model: r.cfg.Models[0], Fallbacks: r.cfg.Models[1:],
-			Tools: r.cfg.Tools.Names(), Permission: r.mode(), Resumed: len(r.history.Messages) > 0,
+			Tools: r.cfg.Tools.Names(), Permission: r.mode(), Sandbox: r.cfg.Sandbox, Resumed: len(r.history.Messages) > 0,
 			PID: os.Getpid(), Host: host, Parent: r.cfg.parent, Servers: r.cfg.Servers,
 		})
 	}

@@ -88,6 +88,7 @@ type Start struct {
 	Tools      []string `json:"tools,omitzero"`
 	Permission string   `json:"permission,omitzero"` // mode
 	Servers    []Server `json:"mcp_servers,omitzero"`
+	Sandbox    string   `json:"sandbox,omitzero"` // what keeps commands in bounds
 	Resumed    bool     `json:"resumed,omitzero"`
 	PID        int      `json:"pid,omitzero"` // of the process that writes the journal
 	Host       string   `json:"host,omitzero"`

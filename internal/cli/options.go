@@ -24,6 +24,7 @@ type options struct {
 	retries   int // below zero: not said
 	keyHelper string
 	patience  patience
+	bounds    bounds
 	mode      string
 	skip      bool // --dangerously-skip-permissions
 	allowed   []string
@@ -53,6 +54,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.Lookup("max-retries").DefValue = fmt.Sprint(retry.Default().Retries)
 	f.StringVar(&o.keyHelper, "api-key-helper", "", "a command that prints a key; run again when the key is refused")
 	o.patience.register(f)
+	o.bounds.register(f)
 	f.StringVar(&o.mode, "permission-mode", "", "default, acceptEdits, plan, dontAsk or bypassPermissions")
 	f.BoolVar(&o.skip, "dangerously-skip-permissions", false, "the same as --permission-mode bypassPermissions")
 	f.StringArrayVar(&o.allowed, "allowedTools", nil, `rules of what may run without asking, such as "Bash(git diff:*),Edit"`)

@@ -95,6 +95,7 @@ func (t *output) first() initLine {
 		Version: Version(), Agent: "daruma", Style: "default",
 		MCPServers: append([]session.Server{}, cfg.Servers...), Commands: []string{}, Skills: []string{}, Plugins: []string{},
 		Resumed: cfg.History != nil && len(cfg.History.Messages) > 0,
+		Sandbox: cfg.Sandbox,
 	}
 	if cfg.Permission != nil {
 		line.Mode = string(cfg.Permission.Mode)

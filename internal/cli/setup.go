@@ -218,11 +218,15 @@ func (s *setup) tools(w *world, o *options) error {
 	} else if w.stateDir() == "" {
 		return fail(exitConfig, "set HOME or XDG_STATE_HOME, or run with --no-session-persistence", "there is no place for sessions: HOME is not set")
 	}
-	ws, err := builtin.New(builtin.Config{
+	cfg := builtin.Config{
 		Root: w.Dir, Dirs: absolute(w.Dir, o.dirs), Spill: spill, Hide: s.config.Redact.Known,
 		Env: append(w.Env[:len(w.Env):len(w.Env)], "CI=true", "GIT_TERMINAL_PROMPT=0"),
 		Web: &builtin.Web{AllowPrivate: o.webInside, Proxy: http.ProxyFromEnvironment, Agent: "daruma/" + Version()},
-	})
+	}
+	if err := s.bound(w, o, &cfg); err != nil {
+		return err
+	}
+	ws, err := builtin.New(cfg)
 	if err != nil {
 		return s.unwritable(w, err)
 	}

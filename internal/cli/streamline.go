@@ -37,6 +37,7 @@ type initLine struct {
 	Skills     []string         `json:"skills"`
 	Plugins    []string         `json:"plugins"`
 	Resumed    bool             `json:"resumed,omitzero"`
+	Sandbox    string           `json:"sandbox,omitzero"`
 }
 
 // talkLine is an answer of the model, or a message to it.

@@ -143,7 +143,7 @@ func startLine(s *stream, b *session.Start) initLine {
 	return initLine{
 		head: s.head("system", "init"), Dir: b.Dir, Model: b.Model, Fallbacks: b.Fallbacks, Mode: permissionMode(b.Permission),
 		Tools: append([]string{}, b.Tools...), KeySource: "none", Version: b.Build, Agent: "daruma", Style: "default",
-		MCPServers: append([]session.Server{}, b.Servers...), Commands: []string{}, Skills: []string{}, Plugins: []string{}, Resumed: b.Resumed,
+		MCPServers: append([]session.Server{}, b.Servers...), Commands: []string{}, Skills: []string{}, Plugins: []string{}, Resumed: b.Resumed, Sandbox: b.Sandbox,
 	}
 }
 

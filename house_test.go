@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"retry":           {"failure", "message", "model"},
 	"gate":            {},
 	"tool":            {"failure", "message", "model"}, // never retry, never loop
-	"tool/builtin":    {"failure", "message", "model", "sandbox", "tool"},
+	"tool/builtin":    {"failure", "message", "model", "sandbox", "sandbox/keeper", "tool"},
 	"tool/mcp":        {"failure", "message", "model", "tool"},
 	"loop":            {"failure", "message"},
 	"compact":         {"message", "model"},
@@ -47,12 +47,13 @@ var mayImport = map[string][]string{
 	"hook":            {"message", "tool"},
 	"permission":      {"message", "tool"},
 	"sandbox":         {},
+	"sandbox/keeper":  {},
 	"fault":           {}, // it judges clients by its own reading of the rules
 	".": {
 		"compact", "failure", "fault", "gate", "hook", "loop", "message", "model", "model/*", "permission", "retry", "sandbox",
 		"session", "tool", "tool/*", "view",
 	},
-	"internal/helper": {"sandbox"},
+	"internal/helper": {"sandbox/keeper"},
 	"internal/cli":    {"*"},
 	"internal/tui":    {"*"},
 	"cmd/daruma":      {"*"},

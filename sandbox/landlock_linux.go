@@ -1,13 +1,12 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"syscall"
 
 	"github.com/landlock-lsm/go-landlock/landlock"
 	kernel "github.com/landlock-lsm/go-landlock/landlock/syscall"
-	"golang.org/x/sys/unix"
 )
 
 // ABI is the version of Landlock that the kernel has; 0 if there is none.
@@ -29,9 +28,14 @@ const (
 	never = kernel.AccessFSMakeChar | kernel.AccessFSMakeBlock
 )
 
-// restrict makes the rules hold for the calling thread and for what it starts.
-// The version was read before, so that nothing is left out in silence.
-func (r *Rules) restrict(abi int) error {
+// Ruleset makes the rules ready for a helper to put a command under: see
+// keeper.Ruleset. This process is not changed by it. The version of the kernel is
+// read first, so that nothing is left out in silence; see [Decide].
+func (r *Rules) Ruleset() (*os.File, error) {
+	abi := ABI()
+	if abi < abiFiles {
+		return nil, errors.New("make sandbox rules: the kernel cannot enforce them")
+	}
 	handled := landlock.AccessFSSet(onFiles | onFolders | never)
 	if abi < abiTrunc {
 		handled &^= kernel.AccessFSTruncate
@@ -57,14 +61,7 @@ func (r *Rules) restrict(abi int) error {
 	}
 	fd, _, err := landlock.Config{HandledAccessFS: handled, HandledAccessNet: network}.NewRulesetFD(rules...)
 	if err != nil {
-		return fmt.Errorf("make sandbox rules: %w", err)
+		return nil, fmt.Errorf("make sandbox rules: %w", err)
 	}
-	defer syscall.Close(fd)
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("give up new privileges: %w", err)
-	}
-	if err := kernel.LandlockRestrictSelf(fd, 0); err != nil {
-		return fmt.Errorf("enter sandbox: %w", err)
-	}
-	return nil
+	return os.NewFile(uintptr(fd), "ruleset"), nil
 }

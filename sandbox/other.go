@@ -2,8 +2,13 @@
 
 package sandbox
 
+import (
+	"errors"
+	"os"
+)
+
 // ABI is 0: only Linux has Landlock.
 func ABI() int { return 0 }
 
-// Main does nothing: there is no helper on this system.
-func Main(args, env []string) (code int, helper bool) { return 0, false }
+// Ruleset fails: there is nothing to enforce rules with.
+func (r *Rules) Ruleset() (*os.File, error) { return nil, errors.New("only Linux has Landlock") }

@@ -1,11 +1,10 @@
-// Package sandbox (layer 4) answers one question: what may a command touch, and
-// how long may anything of it live?
+// Package sandbox (layer 4) answers one question: what may a command touch?
 //
-// Both is held by the kernel of Linux, on behalf of a helper process that watches
-// over one command: [Main], which a program calls first of all when it is started
-// again by the argument [Argument]. Rules are enforced with Landlock
-// (https://docs.kernel.org/userspace-api/landlock.html), which a process cannot
-// undo and its children inherit, and which needs no privileges. What it does:
+// The kernel of Linux holds it, by Landlock
+// (https://docs.kernel.org/userspace-api/landlock.html), which needs no privileges,
+// which a process cannot undo, and which its children inherit. It is for the helper
+// process of a command (package keeper) to enter: the agent stays free. What it
+// does:
 //
 //   - A command may write only below the paths of [Rules.Write]. Everything may
 //     be read and run.
@@ -27,9 +26,6 @@ import (
 	"path/filepath"
 	"strings"
 )
-
-// Argument makes a program the helper: the first argument of its process.
-const Argument = "sandbox-helper"
 
 // Rules say what a command may touch.
 type Rules struct {

@@ -11,6 +11,7 @@ import (
 
 	_ "github.com/daruma-agent/daruma/internal/helper" // makes this program the helper of its commands
 	"github.com/daruma-agent/daruma/sandbox"
+	"github.com/daruma-agent/daruma/sandbox/keeper"
 	"github.com/daruma-agent/daruma/tool/builtin"
 	"github.com/spf13/pflag"
 )
@@ -105,7 +106,7 @@ func (s *setup) bound(w *world, o *options, c *builtin.Config) (err error) {
 	}
 	if runtime.GOOS == "linux" {
 		// This very program, also when its file has been replaced since.
-		c.Helper = []string{"/proc/self/exe", sandbox.Argument}
+		c.Helper = []string{"/proc/self/exe", keeper.Argument}
 	}
 	if enforced {
 		c.Sandbox = rules(w, c.Root, c.Dirs)

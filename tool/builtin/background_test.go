@@ -188,3 +188,5 @@ func TestTaskLog(t *testing.T) {
 		t.Errorf("%d bytes are held", len(l.held))
 	}
 }
+
+func exists(path string) bool { _, err := os.Stat(path); return err == nil }

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/daruma-agent/daruma/sandbox"
+	"github.com/daruma-agent/daruma/sandbox/keeper"
 	"github.com/daruma-agent/daruma/tool"
 )
 
@@ -58,7 +59,7 @@ func everyWay(t *testing.T, test func(t *testing.T, way func(*Config))) {
 
 // helped gives commands this test binary as their helper, and boxed also a
 // sandbox, if the kernel has one.
-func helped(c *Config) { c.Helper = []string{"/proc/self/exe", sandbox.Argument} }
+func helped(c *Config) { c.Helper = []string{"/proc/self/exe", keeper.Argument} }
 
 func boxed(c *Config) {
 	helped(c)

@@ -37,8 +37,8 @@ type Config struct {
 	// to put it into a sandbox. May be nil.
 	Wrap func(argv []string) []string
 	// Helper is the argument vector of a process that watches over a command: one
-	// that calls sandbox.Main first, such as this very program with the argument
-	// sandbox.Argument. With it nothing of a command outlives the call or this
+	// that calls keeper.Main first, such as this very program with the argument
+	// keeper.Argument. With it nothing of a command outlives the call or this
 	// program, whatever it does. Empty: commands are children of this process, and
 	// what hides well enough or outlives a killed agent goes on. Linux only.
 	Helper []string

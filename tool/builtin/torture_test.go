@@ -257,8 +257,6 @@ func TestKilledAgentLeavesNothing(t *testing.T) {
 	}
 }
 
-func exists(path string) bool { _, err := os.Stat(path); return err == nil }
-
 // A helper that cannot be started, or is none, means that nothing was run.
 func TestNoHelper(t *testing.T) {
 	for _, argv := range [][]string{{"/no/such/program"}, {"/bin/true"}, {"/bin/false", "x"}} {

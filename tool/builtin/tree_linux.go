@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/daruma-agent/daruma/sandbox"
+	"github.com/daruma-agent/daruma/sandbox/keeper"
 )
 
 // tree finds the processes of a command: those of its session or group, those
@@ -26,7 +26,7 @@ func (t *tree) alive() []int {
 	if t.known == nil {
 		t.known = map[int]string{}
 	}
-	all := sandbox.Processes()
+	all := keeper.Processes()
 	marks := make([]bool, len(all))
 	session := !t.strict
 	for i, p := range all {
@@ -49,7 +49,7 @@ func (t *tree) alive() []int {
 }
 
 // near reports whether p is in the session or group of the command.
-func (t *tree) near(p sandbox.Process) bool { return p.Session == t.pgid || p.Group == t.pgid }
+func (t *tree) near(p keeper.Process) bool { return p.Session == t.pgid || p.Group == t.pgid }
 
 func (t *tree) marks(pid int) bool {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
@@ -61,7 +61,7 @@ func (t *tree) marks(pid int) bool {
 func (t *tree) signal(pids []int, sig syscall.Signal) {
 	group := false
 	for _, pid := range pids {
-		if p, ok := sandbox.LookUp(pid); ok && p.Group == t.pgid {
+		if p, ok := keeper.LookUp(pid); ok && p.Group == t.pgid {
 			group = true
 			continue
 		}

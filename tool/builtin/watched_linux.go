@@ -12,14 +12,14 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/daruma-agent/daruma/sandbox"
+	"github.com/daruma-agent/daruma/sandbox/keeper"
 )
 
 // slack is how much longer than its own deadlines a helper may take before it
 // counts as one that will not answer.
 const slack = 2 * time.Second
 
-// watched is a command that a helper watches over. See [sandbox.Main].
+// watched is a command that a helper watches over. See [keeper.Main].
 type watched struct {
 	cmd  *exec.Cmd
 	conn *os.File // to the helper, which takes its end for the end of this program
@@ -47,17 +47,26 @@ func (c *command) watched(start time.Time, out, outEnd *os.File) (job, error) {
 			return nil, fmt.Errorf("%s: %w", c.argv[0], exec.ErrNotFound)
 		}
 	}
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	conn, theirs, err := socketpair()
 	if err != nil {
 		return nil, fmt.Errorf("make control socket: %w", err)
 	}
-	conn, theirs := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "helper")
 	defer theirs.Close()
+	given := []*os.File{keeper.Control - 3: theirs}
+	if c.rules != nil {
+		rules, err := c.rules.Ruleset()
+		if err != nil {
+			conn.Close()
+			return nil, err
+		}
+		defer rules.Close()
+		given = append(given, rules) // keeper.Ruleset
+	}
 	w := &watched{conn: conn, out: out, done: make(chan struct{}), over: make(chan struct{})}
 	w.tree.token = markOf(start)
 	w.cmd = &exec.Cmd{
 		Path: c.helper[0], Args: c.helper, Dir: c.dir, Env: marked(c.env, w.tree.token),
-		Stdout: outEnd, Stderr: outEnd, ExtraFiles: []*os.File{theirs},
+		Stdout: outEnd, Stderr: outEnd, ExtraFiles: given,
 		// The helper leads a session without a terminal; the command has a group
 		// of its own in it, so that it cannot end the helper with its group.
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
@@ -69,13 +78,21 @@ func (c *command) watched(start time.Time, out, outEnd *os.File) (job, error) {
 	w.tree.pgid = w.cmd.Process.Pid
 	go w.listen()
 	_ = conn.SetWriteDeadline(time.Now().Add(killWait))
-	order := sandbox.Order{Argv: argv, Rules: c.rules, Grace: c.grace}
+	order := keeper.Order{Argv: argv, Confined: c.rules != nil, Grace: c.grace}
 	if err := order.Encode(conn); err != nil {
 		w.end(0)
 		w.close()
 		return nil, fmt.Errorf("tell the helper: %w", err)
 	}
 	return w, nil
+}
+
+func socketpair() (ours, theirs *os.File, err error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "helper"), nil
 }
 
 // listen hears the helper out, and waits for it.
@@ -86,16 +103,16 @@ func (w *watched) listen() {
 	for lines.Scan() {
 		word, rest, _ := strings.Cut(lines.Text(), " ")
 		switch word {
-		case sandbox.WordFailed:
+		case keeper.Failed:
 			w.failed, w.clean = errors.New(rest), true
-		case sandbox.WordStarted:
+		case keeper.Started:
 			started = true
-		case sandbox.WordExited:
+		case keeper.Exited:
 			code, signal, _ := strings.Cut(rest, " ")
 			w.code, _ = strconv.Atoi(code)
 			w.signal, w.told = signal, true
 			close(w.done)
-		case sandbox.WordOver:
+		case keeper.Over:
 			var numbers []int
 			for f := range strings.FieldsSeq(rest) {
 				n, _ := strconv.Atoi(f)
@@ -119,18 +136,18 @@ func (w *watched) group() int              { return w.tree.pgid }
 func (w *watched) output() *os.File        { return w.out }
 func (w *watched) exited() <-chan struct{} { return w.done }
 
-func (w *watched) release() { w.say(sandbox.WordGo) }
+func (w *watched) release() { w.say(keeper.Go) }
 
 // say sends the helper a word. If it is gone, over says so.
-func (w *watched) say(word string) {
+func (w *watched) say(word byte) {
 	_ = w.conn.SetWriteDeadline(time.Now().Add(slack))
-	_, _ = w.conn.WriteString(word + "\n")
+	_, _ = w.conn.Write([]byte{word})
 }
 
 func (w *watched) end(grace time.Duration) (found int, stuck []int) {
 	if !closed(w.over) {
 		w.asked.Store(true)
-		w.say(sandbox.WordEnd)
+		w.say(keeper.End)
 		// The grace is in its order; this one only says how long to wait for it.
 		timer := time.NewTimer(max(grace, 0) + killWait + slack)
 		defer timer.Stop()

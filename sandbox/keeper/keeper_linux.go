@@ -1,26 +1,27 @@
-package sandbox
+package keeper
 
 import (
-	"bufio"
-	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
+	"unsafe"
 )
 
+// killWait is how long processes may take to go after SIGKILL. Only those that
+// hang in the kernel need longer.
+const killWait = 5 * time.Second
+
+// What the syscall package does not name (prctl(2), landlock_restrict_self(2)).
 const (
-	// control is the descriptor of the socket to the agent.
-	control = 3
-	// killWait is how long processes may take to go after SIGKILL. Only those
-	// that hang in the kernel need longer.
-	killWait = 5 * time.Second
+	prSetName           = 15
+	prSetChildSubreaper = 36
+	prSetNoNewPrivs     = 38
+	// New calls have the same number everywhere; MIPS counts from a base.
+	sysLandlockRestrictSelf = 446 + syscall.SYS_READ/1000*1000
 )
 
 // Main is the helper: if args, those of the process, say that it was started as
@@ -33,17 +34,17 @@ const (
 // does to its session, group or environment. When the agent asks for it, or is
 // gone, it ends all of them: SIGTERM, then SIGKILL when the grace is over.
 func Main(args, env []string) (code int, helper bool) {
-	if len(args) != 2 || args[1] != Argument || !isSocket(control) {
+	if len(args) != 2 || args[1] != Argument || !isSocket(Control) {
 		return 0, false
 	}
 	runtime.LockOSThread() // rules hold for a thread, and this one starts the command
 	inheritNothing()
 	h := &watch{
-		env: env, conn: os.NewFile(control, "control"),
+		env: env, conn: os.NewFile(Control, "control"),
 		none: make(chan struct{}), exited: make(chan syscall.WaitStatus, 1),
 	}
 	if err := h.serve(); err != nil {
-		h.say(WordFailed, err.Error())
+		h.say(Failed, err.Error())
 		return 1, true
 	}
 	return 0, true
@@ -54,7 +55,7 @@ func Main(args, env []string) (code int, helper bool) {
 func inheritNothing() {
 	names, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		syscall.CloseOnExec(control)
+		syscall.CloseOnExec(Control)
 	}
 	for _, name := range names {
 		if fd, err := strconv.Atoi(name.Name()); err == nil && fd > 2 {
@@ -64,8 +65,35 @@ func inheritNothing() {
 }
 
 func isSocket(fd int) bool {
-	var st unix.Stat_t
-	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK
+	var st syscall.Stat_t
+	return syscall.Fstat(fd, &st) == nil && st.Mode&syscall.S_IFMT == syscall.S_IFSOCK
+}
+
+// failure is an error with what was tried.
+type failure struct {
+	op  string
+	err error
+}
+
+func (f *failure) Error() string { return f.op + ": " + f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+func prctl(op string, option, arg uintptr) error {
+	if _, _, errno := syscall.Syscall6(syscall.SYS_PRCTL, option, arg, 0, 0, 0, 0); errno != 0 {
+		return &failure{op, errno}
+	}
+	return nil
+}
+
+// confine puts the calling thread, and what it starts, under the rules.
+func confine() error {
+	if err := prctl("give up new privileges", prSetNoNewPrivs, 1); err != nil {
+		return err
+	}
+	if _, _, errno := syscall.Syscall(sysLandlockRestrictSelf, Ruleset, 0, 0); errno != 0 {
+		return &failure{"enter the sandbox", errno}
+	}
+	return nil
 }
 
 // watch is the state of a helper.
@@ -79,20 +107,21 @@ type watch struct {
 
 // serve does all of it. An error means that the command was not run.
 func (h *watch) serve() error {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("watch over descendants: %w", err)
+	name := []byte("daruma-helper\x00") // for people who look at processes
+	_ = prctl("take a name", prSetName, uintptr(unsafe.Pointer(&name[0])))
+	if err := prctl("watch over descendants", prSetChildSubreaper, 1); err != nil {
+		return err
 	}
-	in := bufio.NewReader(h.conn)
-	o, err := decodeOrder(in)
+	o, err := decode(h.conn)
 	if err != nil {
 		return err
 	}
-	if o.Rules != nil {
-		if err := o.Rules.restrict(ABI()); err != nil {
+	if o.Confined {
+		if err := confine(); err != nil {
 			return err
 		}
 	}
-	if line, _ := in.ReadString('\n'); line != WordGo+"\n" {
+	if h.hear() != Go {
 		return nil // whoever wanted it has changed his mind, or is gone
 	}
 	asked := make(chan os.Signal, 4)
@@ -101,26 +130,35 @@ func (h *watch) serve() error {
 		Env: h.env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
 	if err != nil {
-		return fmt.Errorf("run %s: %w", o.Argv[0], err)
+		return &failure{"run " + o.Argv[0], err}
 	}
-	h.say(WordStarted)
-	h.letGo()
+	h.say(Started)
+	letGo()
 	go h.reap()
 	go func() {
-		_, _ = in.ReadString('\n') // whatever comes, or nothing more
+		h.hear() // whatever comes, or nothing more
 		asked <- syscall.SIGTERM
 	}()
 	h.attend(asked, o.Grace)
 	return nil
 }
 
+// hear waits for a word. The end of the socket is End.
+func (h *watch) hear() byte {
+	var word [1]byte
+	if n, err := h.conn.Read(word[:]); n != 1 || err != nil {
+		return End
+	}
+	return word[0]
+}
+
 // letGo closes the streams, which belong to the command: whoever reads them
 // waits for their end.
-func (h *watch) letGo() {
-	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+func letGo() {
+	null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	for fd := range 3 {
-		if err != nil || unix.Dup3(null, fd, unix.O_CLOEXEC) != nil {
-			_ = unix.Close(fd)
+		if err != nil || syscall.Dup3(null, fd, syscall.O_CLOEXEC) != nil {
+			_ = syscall.Close(fd)
 		}
 	}
 }
@@ -135,7 +173,7 @@ func (h *watch) attend(asked <-chan os.Signal, grace time.Duration) {
 		ended = true
 		select {
 		case <-h.none:
-			h.say(WordOver, "0")
+			h.say(Over, "0")
 			return
 		case <-asked: // the agent gives them time to empty their pipes
 		}
@@ -149,7 +187,11 @@ func (h *watch) attend(asked <-chan os.Signal, grace time.Duration) {
 		default:
 		}
 	}
-	h.say(WordOver, strings.Trim(fmt.Sprint(append([]int{found}, stuck...)), "[]"))
+	words := []string{Over, strconv.Itoa(found)}
+	for _, pid := range stuck {
+		words = append(words, strconv.Itoa(pid))
+	}
+	h.say(words...)
 }
 
 // reap waits for every process that ends. The kernel says that there is no child
@@ -214,12 +256,16 @@ func kill(pids []int, sig syscall.Signal) {
 // tell says how the command ended, as a shell would.
 func (h *watch) tell(ws syscall.WaitStatus) {
 	if ws.Signaled() {
-		h.say(WordExited, fmt.Sprint(128+int(ws.Signal())), ws.Signal().String())
+		h.say(Exited, strconv.Itoa(128+int(ws.Signal())), ws.Signal().String())
 		return
 	}
-	h.say(WordExited, fmt.Sprint(ws.ExitStatus()))
+	h.say(Exited, strconv.Itoa(ws.ExitStatus()))
 }
 
 func (h *watch) say(words ...string) {
-	_, _ = h.conn.WriteString(strings.Join(words, " ") + "\n") // if nobody hears it, so be it
+	line := words[0]
+	for _, w := range words[1:] {
+		line += " " + w
+	}
+	_, _ = h.conn.WriteString(line + "\n") // if nobody hears it, so be it
 }

@@ -1,7 +1,6 @@
-package sandbox
+package keeper
 
 import (
-	"bytes"
 	"os"
 	"strconv"
 )
@@ -33,19 +32,41 @@ func Processes() []Process {
 	return all
 }
 
-// LookUp reads /proc/<pid>/stat. The name in it may hold anything, so fields are
-// counted from its end.
+// The fields of /proc/<pid>/stat behind the name (proc_pid_stat(5)).
+const (
+	fieldState   = 0
+	fieldParent  = 1
+	fieldGroup   = 2
+	fieldSession = 3
+	fieldStart   = 19
+)
+
+// LookUp reads one process. The name in its line may hold anything, so fields are
+// counted from the end of the name.
 func LookUp(pid int) (Process, bool) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return Process{}, false
 	}
-	f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	if len(f) < 20 || f[0][0] == 'Z' || f[0][0] == 'X' {
+	end := len(line) - 1
+	for end >= 0 && line[end] != ')' {
+		end--
+	}
+	var fields [fieldStart + 1]string
+	n, from := 0, end+2
+	for i := from; i < len(line) && n < len(fields); i++ {
+		if line[i] == ' ' {
+			fields[n], from = string(line[from:i]), i+1
+			n++
+		}
+	}
+	if n < len(fields) || fields[fieldState] == "Z" || fields[fieldState] == "X" {
 		return Process{}, false
 	}
-	number := func(i int) int { n, _ := strconv.Atoi(string(f[i])); return n }
-	return Process{ID: pid, Parent: number(1), Group: number(2), Session: number(3), Start: string(f[19])}, true
+	number := func(field int) int { n, _ := strconv.Atoi(fields[field]); return n }
+	return Process{
+		ID: pid, Parent: number(fieldParent), Group: number(fieldGroup), Session: number(fieldSession), Start: fields[fieldStart],
+	}, true
 }
 
 // descendants lists what this process has started, in whatever depth. With the

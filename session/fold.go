@@ -59,8 +59,10 @@ func (h *History) Apply(e Event) {
 	case *RunStart:
 		h.Running = true
 	case *Prompt:
+		// One that is about to join the conversation waits, too: the process may
+		// die before its message is there.
 		switch i := slices.Index(h.Queued, b.Text); {
-		case b.State == PromptQueued:
+		case b.State == PromptQueued, b.State == PromptStarted:
 			h.Queued = append(h.Queued, b.Text)
 		case b.State == PromptRejected && i >= 0:
 			h.Queued = slices.Delete(h.Queued, i, i+1)

@@ -33,7 +33,7 @@ func (s Store) Fork(path string, f Fork) (*Journal, *History, error) {
 		return nil, nil, fmt.Errorf("fork session: %w", err)
 	}
 	defer parent.Close()
-	j, err := openJournal(s.path(f.ID) + ".part")
+	j, err := openJournal(s.path(f.ID)+".part", s.Disk)
 	if err != nil {
 		return nil, nil, fmt.Errorf("fork session: %w", err)
 	}
@@ -55,7 +55,7 @@ func (f Fork) copy(parent *os.File, j *Journal) (*History, error) {
 	if err := j.file.Truncate(0); err != nil { // a process may have died while it copied
 		return nil, err
 	}
-	j.torn = false
+	j.torn, j.size = false, 0
 	out := bufio.NewWriterSize(j.file, 1<<18)
 	h := &History{}
 	add := func(e Event) error {
@@ -63,6 +63,7 @@ func (f Fork) copy(parent *os.File, j *Journal) (*History, error) {
 		line, err := Encode(e)
 		if err == nil {
 			_, err = out.Write(line)
+			j.size += int64(len(line))
 		}
 		h.Apply(e)
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 )
 
 // InUse reports whether a process works on the session at path. It looks and
@@ -15,7 +16,24 @@ func InUse(path string) bool {
 		return false
 	}
 	defer f.Close()
-	return errors.Is(lockFile(f), ErrLocked)
+	return errors.Is(lookFile(f), ErrLocked)
+}
+
+// Who looks whether a session is in use holds it for a moment. That is no reason
+// to refuse a process that wants to work on it.
+const (
+	lockTries = 5
+	lockPause = 10 * time.Millisecond
+)
+
+// lockSoon takes the lock of f, if need be after somebody who only looks.
+func lockSoon(f *os.File) error {
+	err := lockFile(f)
+	for n := 1; n < lockTries && errors.Is(err, ErrLocked); n++ {
+		time.Sleep(lockPause)
+		err = lockFile(f)
+	}
+	return err
 }
 
 // signature is the ending of the file in which the owner of a lock says who it
@@ -28,14 +46,23 @@ func beside(path, ending string) string { return strings.TrimSuffix(path, ".json
 // sign says who holds the lock. It helps people only, so it may fail.
 func (j *Journal) sign() {
 	host, _ := os.Hostname()
-	_ = os.WriteFile(beside(j.path, signature), fmt.Appendf(nil, "process %d on %s", os.Getpid(), host), 0o600)
+	_ = os.WriteFile(beside(j.path, signature), fmt.Appendf(nil, "process %d on %s, since %s", os.Getpid(), host, time.Now().Format(time.DateTime)), 0o600)
 }
 
-// owner names the process that works on the session at path, in brackets.
-func owner(path string) string {
+// Owner says which process works on the session at path, where and since when;
+// empty if it does not say.
+func Owner(path string) string {
 	text, err := os.ReadFile(beside(path, signature))
-	if err != nil || len(text) == 0 {
+	if err != nil {
 		return ""
 	}
-	return " (" + string(text) + ")"
+	return strings.ToValidUTF8(string(text), "")
+}
+
+// owner is the same in brackets.
+func owner(path string) string {
+	if text := Owner(path); text != "" {
+		return " (" + text + ")"
+	}
+	return ""
 }

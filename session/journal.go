@@ -8,18 +8,32 @@ import (
 	"hash/crc32"
 	"io"
 	"iter"
-	"os"
-	"path/filepath"
 
 	"github.com/go-json-experiment/json"
 )
 
 // Journal is the log of one session: one event a line, appended by one writer.
-// Each line carries a checksum; a line that a crash tore is skipped.
+// Each line carries a checksum; a line that a crash tore is skipped. What could
+// not be written is kept and written before anything else, so that no event is
+// ever missing between two others.
 type Journal struct {
-	path string
-	file *os.File
-	torn bool // the file does not end with a line break
+	path   string
+	file   File
+	size   int64       // of the file, as far as it is known to be whole
+	torn   bool        // the file does not end with a line break
+	gone   func() bool // the file is no longer where it was
+	behind [][]byte    // lines that wait for the disk, in order
+	bytes  int         // of these
+	dead   error       // why nothing can be written any more
+}
+
+// File is where a journal is written: an [os.File] that was opened for
+// appending, or what a test puts before it.
+type File interface {
+	io.Writer
+	Truncate(size int64) error
+	Sync() error
+	Close() error
 }
 
 // maxLine bounds one event: the largest request is 32 MB.
@@ -102,64 +116,4 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 			return nil, fmt.Errorf("a line has more than %d bytes", maxLine)
 		}
 	}
-}
-
-// openJournal opens or creates the file at path for appending and takes its
-// lock.
-func openJournal(path string) (*Journal, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("open journal: %w", err)
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open journal: %w", err)
-	}
-	if err := lockFile(f); err != nil {
-		return nil, errors.Join(fmt.Errorf("open journal %s: %w", path, err), f.Close())
-	}
-	j := &Journal{path: path, file: f}
-	j.sign()
-	if info, err := f.Stat(); err == nil && info.Size() > 0 {
-		last := make([]byte, 1)
-		_, err := f.ReadAt(last, info.Size()-1)
-		j.torn = err == nil && last[0] != '\n'
-	}
-	return j, nil
-}
-
-// Path is the file of the journal.
-func (j *Journal) Path() string { return j.path }
-
-// Append writes e with one write. It does not reach the disk before [Journal.Sync].
-func (j *Journal) Append(e Event) error {
-	line, err := Encode(e)
-	if err != nil {
-		return err
-	}
-	if j.torn {
-		// What a crash left of a line stays, but alone on its line.
-		line = append([]byte{'\n'}, line...)
-	}
-	n, err := j.file.Write(line)
-	if err != nil {
-		j.torn = n > 0 || j.torn
-		return fmt.Errorf("write journal %s: %w", j.path, err)
-	}
-	j.torn = false
-	return nil
-}
-
-// Sync makes everything that was appended durable.
-func (j *Journal) Sync() error {
-	if err := j.file.Sync(); err != nil {
-		return fmt.Errorf("sync journal %s: %w", j.path, err)
-	}
-	return nil
-}
-
-// Close syncs and gives the lock back.
-func (j *Journal) Close() error {
-	err := j.Sync()
-	os.Remove(beside(j.path, signature))
-	return errors.Join(err, j.file.Close())
 }

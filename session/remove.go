@@ -12,12 +12,14 @@ func Remove(path string) error {
 	if _, err := os.Stat(path); err != nil { // opening would make it
 		return fmt.Errorf("remove session: %w", err)
 	}
-	j, err := openJournal(path)
+	j, err := openJournal(path, nil)
 	if errors.Is(err, ErrLocked) {
 		return fmt.Errorf("%w%s", ErrLocked, owner(path))
 	}
 	if err != nil {
 		return fmt.Errorf("remove session: %w", err)
 	}
-	return errors.Join(FilesOf(path).Remove(), os.Remove(path), j.Close())
+	err = errors.Join(FilesOf(path).Remove(), os.Remove(path), j.file.Close()) // there is nothing to sync
+	os.Remove(beside(path, signature))
+	return err
 }

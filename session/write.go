@@ -1,0 +1,131 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// openJournal opens or creates the file at path for appending and takes its
+// lock. disk, if there is one, comes between the journal and the file.
+func openJournal(path string, disk func(File) File) (*Journal, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("open journal: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open journal: %w", err)
+	}
+	if err := lockSoon(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("open journal %s: %w", path, err), f.Close())
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open journal: %w", err), f.Close())
+	}
+	j := &Journal{path: path, file: f, size: info.Size()}
+	if disk != nil {
+		j.file = disk(f)
+	}
+	j.gone = func() bool {
+		there, err := os.Stat(j.path)
+		return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, there)
+	}
+	j.sign()
+	if j.size > 0 {
+		last := make([]byte, 1)
+		_, err := f.ReadAt(last, j.size-1)
+		j.torn = err == nil && last[0] != '\n'
+	}
+	return j, nil
+}
+
+// Path is the file of the journal.
+func (j *Journal) Path() string { return j.path }
+
+// mostBehind bounds what waits for a disk that takes nothing, in bytes.
+const mostBehind = 64 << 20
+
+// ErrGone says that the file of a journal was deleted or moved while it was in
+// use: what is written to it, nobody finds.
+var ErrGone = errors.New("the file of the session is no longer where it was")
+
+// Append writes e with one write. It does not reach the disk before
+// [Journal.Sync]. An event that cannot be written leaves no trace in the file
+// and is kept: the next Append tries it again, before its own.
+func (j *Journal) Append(e Event) error {
+	line, err := Encode(e)
+	if err != nil {
+		return err
+	}
+	if j.dead != nil {
+		return j.dead
+	}
+	if j.bytes += len(line); j.bytes > mostBehind {
+		j.behind = nil
+		return j.die("write", fmt.Errorf("%d MB wait for the disk, and more are not kept", mostBehind>>20))
+	}
+	j.behind = append(j.behind, line)
+	for len(j.behind) > 0 {
+		if err := j.write(j.behind[0]); err != nil {
+			return fmt.Errorf("write journal %s: %w", j.path, err)
+		}
+		j.bytes -= len(j.behind[0])
+		j.behind = j.behind[1:]
+	}
+	return nil
+}
+
+// write appends one line, or takes back what was written of it.
+func (j *Journal) write(line []byte) error {
+	if j.torn {
+		// What a crash left of a line stays, but alone on its line.
+		line = append([]byte{'\n'}, line...)
+	}
+	n, err := j.file.Write(line)
+	if err == nil {
+		j.torn = false
+		j.size += int64(n)
+		return nil
+	}
+	if n > 0 && j.file.Truncate(j.size) != nil {
+		j.torn = true // the part stays, and is skipped by whoever reads
+		j.size += int64(n)
+	}
+	return err
+}
+
+// Sync makes everything that was appended durable. After a failure the journal
+// takes nothing more: nobody knows what of it is on disk.
+func (j *Journal) Sync() error {
+	switch {
+	case j.dead != nil:
+		return j.dead
+	case j.gone != nil && j.gone():
+		return j.die("sync", ErrGone)
+	}
+	if err := j.file.Sync(); err != nil {
+		return j.die("sync", err)
+	}
+	return nil
+}
+
+// die ends the journal: what follows would stand behind a gap.
+func (j *Journal) die(what string, err error) error {
+	j.dead = fmt.Errorf("%s journal %s: %w", what, j.path, err)
+	return j.dead
+}
+
+// Behind reports whether the file lacks events that were appended.
+func (j *Journal) Behind() bool { return j.dead != nil || len(j.behind) > 0 }
+
+// Close syncs and gives the lock back.
+func (j *Journal) Close() error {
+	err := j.Sync()
+	if !errors.Is(err, ErrGone) {
+		os.Remove(beside(j.path, signature))
+	}
+	return errors.Join(err, j.file.Close())
+}

@@ -63,8 +63,8 @@ func chat(w *world, o *options, s *setup) error {
 		return fail(exitConfig, "", "%v", err)
 	}
 	t.show.line(fmt.Sprintf("daruma %s · %s · %s · /help", Version(), s.config.Models[0], w.Dir))
-	for _, note := range s.notes {
-		t.show.line("note: " + note)
+	for _, note := range s.told() {
+		t.show.line(note)
 	}
 	go t.read()
 	if o.prompt != "" {

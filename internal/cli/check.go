@@ -38,6 +38,7 @@ func sessionCheck(w *world) *cobra.Command {
 				return fail(exitInput, "name a session file, or an ID of daruma session list", "%v", err)
 			}
 			f.Model, f.DropThinking = o.model, o.dropThinking
+			w.tellUse(path)
 			return check(w, f, o)
 		},
 		ValidArgsFunction: completeFilesAndSessions(w),

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -83,7 +84,11 @@ func (s *setup) journal(w *world, o *options) error {
 	case o.wanted.fork:
 		err = s.fork(store, path, o)
 	default:
+		s.wanted = path
 		err = s.reopen(w, store, idOf(path), o.wanted.wait)
+	}
+	if errors.Is(err, session.ErrLocked) && !o.print && w.Terminal {
+		err = s.choose(w, store, path, o, err)
 	}
 	if err != nil {
 		return s.unopened(w, err)
@@ -100,15 +105,60 @@ func (s *setup) journal(w *world, o *options) error {
 
 // unopened says what to do about a session that cannot be had.
 func (s *setup) unopened(w *world, err error) error {
+	if chosen, ok := errors.AsType[*exitError](err); ok {
+		return chosen
+	}
 	switch {
 	case errors.Is(err, session.ErrNotFound):
 		return fail(exitInput, "start a new one without --continue and --resume", "%v", err)
 	case errors.Is(err, session.ErrLocked):
-		return fail(exitInput, "wait for it with --wait-for-session, go on in a copy with --fork-session, or start a new session", "%v", err)
+		return fail(exitInput, lockedHint(s.wanted), "%v", err)
 	case errors.Is(err, session.ErrExists):
 		return fail(exitInput, "go on with it with --resume, or choose another --session-id", "%v", err)
 	}
 	return s.unwritable(w, err)
+}
+
+// lockedHint names the three ways to a session that another process holds.
+func lockedHint(path string) string {
+	return "wait for it with --wait-for-session, go on in a copy with --fork-session, or only read it: daruma session show " + idOf(path)
+}
+
+// choose lets the person say what to do about a session that another process
+// holds.
+func (s *setup) choose(w *world, store session.Store, path string, o *options, locked error) error {
+	fmt.Fprintf(w.Stderr, "%v\n  w wait until it is free · f go on in a copy · r read it · n leave\n> ", locked)
+	switch strings.ToLower(strings.TrimSpace(readLine(w.Stdin))) {
+	case "w", "wait":
+		return s.reopen(w, store, idOf(path), longTime)
+	case "f", "fork":
+		return s.fork(store, path, o)
+	case "r", "read":
+		p, err := readPast(path)
+		if err != nil {
+			return err
+		}
+		if err := p.transcript(w.discreet(), w.colour(w.Terminal)); err != nil {
+			return written(err)
+		}
+		return &exitError{code: exitOK}
+	}
+	return locked
+}
+
+// longTime is how long a person may wait who said so: Ctrl+C ends it.
+const longTime = 24 * time.Hour
+
+// readLine reads one line, and nothing behind it.
+func readLine(in io.Reader) string {
+	var line []byte
+	for b := make([]byte, 1); len(line) < 100; {
+		if n, err := in.Read(b); n == 0 || err != nil || b[0] == '\n' {
+			break
+		}
+		line = append(line, b[0])
+	}
+	return string(line)
 }
 
 // reopen takes the session for this process. It waits for another one only if

@@ -29,7 +29,11 @@ func checkLines(ts *testscript.TestScript, neg bool, args []string) {
 			Type, Subtype, UUID string
 			MessageID           string `json:"message_id"`
 			Message             jsontext.Value
-			Event               struct {
+			Calls               []struct { // of a run that was cut off: they get their results now
+				ID    string `json:"tool_use_id"`
+				State string
+			}
+			Event struct {
 				Type    string
 				Message struct{ ID string }
 			}
@@ -44,6 +48,11 @@ func checkLines(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		if line.Type == "result" {
 			results++
+		}
+		for _, left := range line.Calls {
+			if left.State != "done" {
+				calls[left.ID]++
+			}
 		}
 		var said struct {
 			Content []struct {

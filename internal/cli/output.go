@@ -49,6 +49,9 @@ func (t *output) follow(events iter.Seq2[session.Event, error]) iter.Seq2[sessio
 			for _, note := range t.s.notes {
 				t.write(noticeLine{t.stream.head("system", "informational"), note, string(session.Info)})
 			}
+			if t.s.left != nil {
+				t.write(previewLine{t.stream.head("system", "resume_preview"), t.s.left})
+			}
 		}
 		if t.broken != nil {
 			return

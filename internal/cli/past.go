@@ -69,9 +69,11 @@ func readPast(path string) (*past, error) {
 	}
 	defer f.Close()
 	p := &past{path: path, history: &session.History{}, inUse: session.InUse(path)}
+	last := false // the last line is damaged
 	for e, err := range session.Read(f) {
+		last = errors.Is(err, session.ErrDamaged)
 		switch {
-		case errors.Is(err, session.ErrDamaged):
+		case last:
 			p.damaged++
 		case err != nil:
 			return nil, fail(exitInput, "daruma session check "+path, "the session cannot be read: %v", err)
@@ -80,10 +82,30 @@ func readPast(path string) (*past, error) {
 			p.history.Apply(e)
 		}
 	}
+	if p.inUse && last {
+		p.damaged-- // it is being written
+	}
 	if p.id = p.history.Session; p.id == "" {
 		p.id = idOf(path)
 	}
 	return p, nil
+}
+
+// usedBy says who works on the session.
+func (p *past) usedBy() string { return usedBy(p.path) }
+
+func usedBy(path string) string {
+	if owner := session.Owner(path); owner != "" {
+		return "in use by " + owner
+	}
+	return "in use by another process"
+}
+
+// tellUse says on stderr that a session is in use whose content goes to stdout.
+func (w *world) tellUse(path string) {
+	if session.InUse(path) {
+		fmt.Fprintf(w.Stderr, "note: the session is %s; what it does meanwhile is not in this\n", usedBy(path))
+	}
 }
 
 func idOf(path string) string {

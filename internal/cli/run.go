@@ -45,8 +45,8 @@ func headless(w *world, o *options, s *setup) error {
 		return fail(exitConfig, "", "%v", err)
 	}
 	show := &renderer{out: discreet{w.Stderr, s.config.Redact.Known}, terminal: w.ErrTerminal, colour: w.colour(w.ErrTerminal), verbose: o.verbose}
-	for _, note := range s.notes {
-		show.line("note: " + note)
+	for _, note := range s.told() {
+		show.line(note)
 	}
 	stop, code := onSignals(agent, w.Stderr)
 	defer stop()

@@ -234,6 +234,7 @@ func sessionExport(w *world) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			w.tellUse(p.path)
 			text, err := exported(p, failure.NewRedactor(w.secrets()...).Known)
 			if err != nil {
 				return fail(exitFailed, "daruma session check "+p.id, "the session cannot be written: %v", err)

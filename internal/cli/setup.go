@@ -36,6 +36,9 @@ type setup struct {
 	patience  time.Duration // with them
 	scratch   string        // folder for large outputs that goes with the run; may be empty
 	notes     []string
+	wanted    string   // path of the session that is to go on
+	ended     []string // what an earlier life had left running
+	left      *preview // of a run that was cut off; nil without one
 }
 
 func (s *setup) close() {
@@ -63,6 +66,7 @@ func prepare(w *world, o *options) (*setup, error) {
 			return nil, err
 		}
 	}
+	s.lookBack(w)
 	system, notes := systemPrompt(w)
 	s.config.System, s.notes = system, append(s.notes, notes...)
 	s.config.MaxTurns, s.config.RefusalModel = o.maxTurns, o.refusal
@@ -270,10 +274,10 @@ func (s *setup) endEarlierLife() {
 		}
 		found, stuck := builtin.EndLeft(in.Group, in.Started, 2*time.Second)
 		if found > 0 {
-			s.notes = append(s.notes, fmt.Sprintf("a %s command of the last time was still running and was ended", in.Name))
+			s.ended = append(s.ended, fmt.Sprintf("a %s command of the last time was still running and was ended", in.Name))
 		}
 		if len(stuck) > 0 {
-			s.notes = append(s.notes, fmt.Sprintf("processes %v of the last time could not be ended and may still change files", stuck))
+			s.ended = append(s.ended, fmt.Sprintf("processes %v of the last time could not be ended and may still change files", stuck))
 		}
 	}
 }

@@ -132,6 +132,12 @@ type compactData struct {
 	Cause   string `json:"cause"`
 }
 
+// previewLine says what the run before left open.
+type previewLine struct {
+	head
+	*preview
+}
+
 type noticeLine struct {
 	head
 	Content string `json:"content"`

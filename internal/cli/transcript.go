@@ -27,6 +27,9 @@ func (p *past) transcript(out io.Writer, colour bool) error {
 	if p.history.Parent != "" {
 		r.line(r.paint(dim, "a copy of the session "+p.history.Parent+", and what came after"))
 	}
+	if p.inUse {
+		r.line(r.paint(yellow, p.usedBy()+"; this is what it has written so far"))
+	}
 	if p.damaged > 0 {
 		r.line(r.paint(red, fmt.Sprintf("%s cannot be read: daruma session check %s", count(p.damaged, "line"), p.id)))
 	}
@@ -39,6 +42,11 @@ func (p *past) transcript(out io.Writer, colour bool) error {
 			what = "at work now"
 		}
 		r.line(r.paint(yellow, "… "+what))
+	}
+	if left := p.left(); left != nil {
+		for _, line := range left.lines() {
+			r.line(r.paint(yellow, "  "+line))
+		}
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
@@ -134,7 +142,18 @@ func (p *past) lines(out io.Writer) error {
 			}
 		}
 	}
+	if left := p.left(); left != nil {
+		return write(previewLine{s.head("system", "resume_preview"), left})
+	}
 	return nil
+}
+
+// left is what the last run left open, unless it is still at it.
+func (p *past) left() *preview {
+	if p.inUse {
+		return nil
+	}
+	return previewOf(p.history)
 }
 
 // startLine is the first line of a session that is over: where the key came

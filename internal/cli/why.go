@@ -34,6 +34,7 @@ func whyCommand(w *world) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			w.tellUse(p.path)
 			if asJSON {
 				return printJSON(w.discreet(), y)
 			}

@@ -109,3 +109,15 @@ func TestC229(t *testing.T) {
 		t.Errorf("%s\n%s", r, f.Diff())
 	}
 }
+
+// TestCutOff holds that a journal of daruma whose last run was cut off in the
+// middle of its calls is sound: going on with it is what it is made for.
+func TestCutOff(t *testing.T) {
+	lines := everyday(t, Daruma)[:spots[Daruma].call+1]
+	f := open(t, "s.jsonl", []byte(strings.Join(lines, "\n")+"\n"))
+	r := f.Report()
+	if !r.Sound || !strings.Contains(r.String(), string(Unanswered)) || !strings.Contains(r.String(), "the run was cut off there") {
+		t.Errorf("%s", r)
+	}
+	mustBeSound(t, f)
+}

@@ -218,6 +218,10 @@ func (x *examiner) unanswered(answered map[string]bool, moved map[int][]result) 
 			}
 			results = append(results, result{call: j})
 			x.find(Unanswered, e, e.at[j].line, func(*plan) {}, "call %s (%s) has no result", b.ID, b.Name)
+			if x.format == Daruma && i == len(x.talk)-1 {
+				f := &x.found[len(x.found)-1]
+				f.Severity, f.Effect = Info, "the run was cut off there; on resume daruma tells the model what is known of the call"
+			}
 		}
 		if len(results) == 0 {
 			continue

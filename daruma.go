@@ -53,6 +53,9 @@ type Config struct {
 	Journal *session.Journal
 	History *session.History
 	Session string
+	// StopUnsaved ends a run whose journal can no longer be written; without it
+	// the run goes on, and what happened is written once that is possible.
+	StopUnsaved bool
 	// Files keeps what files held before tools changed them; nil keeps nothing.
 	Files *session.Files
 	Name  string // for people, if the session is to have another one than before
@@ -147,6 +150,7 @@ type Agent struct {
 	queued  []string // submitted, not yet in the conversation
 	started bool     // the session's first event is out
 	warned  bool     // of prices that are not known
+	mute    bool     // the journal failed, and what happens is not saved
 }
 
 // Errors of a wrong call; a model's failure is never an error here but the

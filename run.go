@@ -26,6 +26,7 @@ var (
 	errLeft      = errors.New("the consumer left")
 	errSubmit    = errors.New("a new prompt was submitted")
 	errTime      = errors.New("the time of the run is used up")
+	errUnsaved   = errors.New("the session can no longer be saved")
 )
 
 // run is one prompt until one terminal reason.
@@ -54,7 +55,6 @@ type run struct {
 	denials      []session.Denial
 	bill         bill
 	healed       int
-	mute         bool                 // the journal failed: the run goes on without it
 	taken        []string             // prompts that joined this run
 	spends       int                  // times that the budget of tokens made the run go on …
 	spentAt      int                  // … output tokens then …
@@ -112,7 +112,7 @@ func (a *Agent) begin(ctx context.Context, prompt string, goOn bool, yield func(
 }
 
 // open writes the first events. They are the proof that the journal works, so
-// here a journal that does not is an error and not a notice.
+// here a journal that never did is an error and not a notice.
 func (r *run) open(goOn bool) error {
 	var first []session.Body
 	r.opens, r.unprompted = !r.started, goOn
@@ -130,8 +130,12 @@ func (r *run) open(goOn bool) error {
 	first = append(first, &session.RunStart{Continue: goOn})
 	for _, body := range first {
 		e := r.event(body)
-		if err := r.write(e); err != nil {
+		err := r.write(e)
+		if err != nil && (!r.started || r.cfg.StopUnsaved) {
 			return fmt.Errorf("start run: %w", err)
+		}
+		if told := r.saving(err); told != nil {
+			r.opening = append(r.opening, beside(e, told))
 		}
 		r.history.Apply(e)
 		r.opening = append(r.opening, e)
@@ -310,7 +314,7 @@ func (r *run) aborted() loop.Outcome {
 	switch err := context.Cause(r.ctx); {
 	case errors.Is(err, errLeft):
 		cause = loop.ByConsumer
-	case errors.Is(err, errShutdown):
+	case errors.Is(err, errShutdown), errors.Is(err, errUnsaved):
 		cause = loop.ByShutdown
 	case errors.Is(err, errSubmit):
 		cause = loop.BySubmit
@@ -372,13 +376,42 @@ func (r *run) event(body session.Body) session.Event {
 func (r *run) emit(body session.Body) {
 	e := r.event(body)
 	if e.Seq > 0 {
-		if err := r.write(e); err != nil && !r.mute {
-			r.mute = true
-			defer r.notice(session.Warning, "the session can no longer be saved and goes on unsaved: %v; free some space or make the folder writable", err)
+		told := r.saving(r.write(e))
+		switch {
+		case told != nil && e.Type() == session.TypeEnd: // nothing comes behind it
+			r.show(beside(e, told))
+		case told != nil:
+			defer r.emit(told)
 		}
 		r.history.Apply(e)
 	}
 	r.show(e)
+}
+
+// beside is an event that nobody keeps, of the time of e.
+func beside(e session.Event, body session.Body) session.Event {
+	e.Seq, e.Body = 0, body
+	return e
+}
+
+// saving says once that the journal fails, with err, and once that it works
+// again; nil in between. The run goes on without it, or ends where it is: like
+// the end of the process, so that nothing is made up which the journal would
+// lack.
+func (r *run) saving(err error) *session.Notice {
+	if r.mute == (err != nil) {
+		return nil
+	}
+	if r.mute = !r.mute; err == nil {
+		return &session.Notice{Level: session.Info, Text: "the session is saved again, with what happened meanwhile"}
+	}
+	what := "and goes on unsaved"
+	if r.cfg.StopUnsaved {
+		what = "so the run stops"
+		r.cancel(errUnsaved)
+	}
+	text := fmt.Sprintf("the session can no longer be saved, %s: %v; free some space or make the folder writable", what, err)
+	return &session.Notice{Level: session.Warning, Text: r.cfg.Redact.Redact(text)}
 }
 
 // syncs are the events after which the journal must be on disk: what cost
@@ -390,7 +423,7 @@ var syncs = map[session.Type]bool{
 }
 
 func (r *run) write(e session.Event) error {
-	if r.cfg.Journal == nil || r.mute {
+	if r.cfg.Journal == nil {
 		return nil
 	}
 	if err := r.cfg.Journal.Append(e); err != nil {

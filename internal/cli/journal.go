@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/daruma-agent/daruma"
 	"github.com/daruma-agent/daruma/session"
 	"github.com/spf13/pflag"
 )
@@ -22,7 +23,15 @@ type wanted struct {
 	name string
 	fork bool
 	wait time.Duration // for a session that another process holds
+
+	failing string // what to do when the session can no longer be saved
 }
+
+// The values of --on-journal-failure.
+const (
+	failingContinue = "continue"
+	failingStop     = "stop"
+)
 
 // someTime is how long --wait-for-session waits if it does not say.
 const someTime = "10m"
@@ -33,6 +42,7 @@ func (o *wanted) register(f *pflag.FlagSet) {
 	f.StringVarP(&o.name, "name", "n", "", "name the session; --resume finds it by its name")
 	f.DurationVar(&o.wait, "wait-for-session", 0, "wait until no other process works on the session, at most so long (alone: "+someTime+")")
 	f.Lookup("wait-for-session").NoOptDefVal = someTime
+	f.StringVar(&o.failing, "on-journal-failure", failingContinue, "when the session can no longer be saved, as on a full disk: continue unsaved, or stop")
 }
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
@@ -49,6 +59,8 @@ func (o *wanted) check(all *options) error {
 		return errors.New("--fork-session needs --continue or --resume")
 	case o.fork && all.noJournal, o.name != "" && all.noJournal, o.wait != 0 && all.noJournal:
 		return errors.New("--fork-session, --name and --wait-for-session need a session on disk: not with --no-session-persistence")
+	case o.failing != failingContinue && o.failing != failingStop:
+		return fmt.Errorf("--on-journal-failure %q: continue or stop is needed", o.failing)
 	case o.wait < 0:
 		return fmt.Errorf("--wait-for-session %s: a positive time is needed", o.wait)
 	case strings.ContainsFunc(o.name, func(r rune) bool { return r < ' ' }):
@@ -59,7 +71,7 @@ func (o *wanted) check(all *options) error {
 
 // journal opens the session in which the run works.
 func (s *setup) journal(w *world, o *options) error {
-	s.config.Name = o.wanted.name
+	s.config.Name, s.config.StopUnsaved = o.wanted.name, o.wanted.failing == failingStop
 	if o.noJournal {
 		s.config.Session = cmp.Or(o.wanted.id, newID())
 		s.session = s.config.Session
@@ -101,6 +113,15 @@ func (s *setup) journal(w *world, o *options) error {
 		s.session = s.config.History.Session
 	}
 	return nil
+}
+
+// halted is the end of a command whose run stopped because its session could no
+// longer be saved; nil for any other run.
+func (s *setup) halted(r *daruma.Result) *exitError {
+	if !s.config.StopUnsaved || s.config.Journal == nil || !s.config.Journal.Behind() || exitCode(r.Reason, r.Failure) != exitInterrupted {
+		return nil
+	}
+	return fail(exitConfig, s.goOn("free some space or make the folder writable"), "the session could no longer be saved, so the run was stopped")
 }
 
 // unopened says what to do about a session that cannot be had.

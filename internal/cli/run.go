@@ -69,11 +69,18 @@ func headless(w *world, o *options, s *setup) error {
 	if signalled := code(); signalled != 0 && result.IsError {
 		exit = signalled
 	}
+	halted := s.halted(result)
+	if halted != nil {
+		exit = halted.code
+	}
 	if err := out.finish(result, exit); err != nil {
 		return fail(exitFailed, out.elsewhere(), "stdout cannot be written: %v", err)
 	}
-	if exit == exitOK {
+	switch {
+	case exit == exitOK:
 		return nil
+	case halted != nil:
+		return halted
 	}
 	return s.exitOf(result, exit)
 }

@@ -31,8 +31,14 @@ type talk struct {
 	setup *setup
 	show  *renderer
 	term  *term.Terminal
+	in    *os.File
+
+	signals *signals
 
 	prompts chan string
+	gone    chan struct{} // the person left, or the terminal did
+	leaving sync.Once
+	code    int // of the exit then
 
 	mu      sync.Mutex
 	running bool
@@ -48,7 +54,7 @@ func chat(w *world, o *options, s *setup) error {
 		return fail(exitUsage, `run one prompt with daruma -p "…"`, "this terminal cannot be used: %v", err)
 	}
 	defer term.Restore(int(in.Fd()), state)
-	t := &talk{setup: s, prompts: make(chan string)}
+	t := &talk{setup: s, prompts: make(chan string), gone: make(chan struct{}), in: in}
 	keys := &keys{in: in, interrupt: t.interrupt}
 	t.term = term.NewTerminal(struct {
 		io.Reader
@@ -66,22 +72,65 @@ func chat(w *world, o *options, s *setup) error {
 	for _, note := range s.told() {
 		t.show.line(note)
 	}
+	t.signals = onSignals(t.agent, t.term, t.leave)
+	defer t.signals.stop()
 	go t.read()
 	if o.prompt != "" {
 		t.run(t.agent.Run(context.Background(), o.prompt))
 	}
-	for prompt := range t.prompts {
-		command, rest, _ := strings.Cut(prompt, " ")
-		switch command {
-		case "/continue":
-			t.run(t.agent.Continue(context.Background()))
-		case "/compact":
-			t.run(t.agent.Compact(context.Background(), rest))
-		default:
-			t.run(t.agent.Run(context.Background(), prompt))
+	for {
+		select {
+		case <-t.gone:
+			if t.code != exitOK {
+				return &exitError{code: t.code}
+			}
+			return nil
+		case prompt := <-t.prompts:
+			t.obey(prompt)
 		}
 	}
-	return nil
+}
+
+// obey runs one prompt or command.
+func (t *talk) obey(prompt string) {
+	command, rest, _ := strings.Cut(prompt, " ")
+	switch command {
+	case "/continue":
+		t.run(t.agent.Continue(context.Background()))
+	case "/compact":
+		t.run(t.agent.Compact(context.Background(), rest))
+	default:
+		t.run(t.agent.Run(context.Background(), prompt))
+	}
+}
+
+// leave ends the conversation as soon as its run is over.
+func (t *talk) leave(code int) {
+	t.leaving.Do(func() {
+		t.code = code
+		close(t.gone)
+	})
+}
+
+func (t *talk) isLeaving() bool {
+	select {
+	case <-t.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// left ends it because nothing more can be read: the person left, or the
+// terminal is gone.
+func (t *talk) left() {
+	if _, _, err := term.GetSize(int(t.in.Fd())); err != nil {
+		t.agent.Shutdown()
+		t.leave(exitHungUp)
+		return
+	}
+	t.agent.Interrupt()
+	t.leave(exitOK)
 }
 
 // read hands lines to whoever waits for one, until the person leaves.
@@ -92,8 +141,7 @@ func (t *talk) read() {
 		switch {
 		case errors.Is(err, term.ErrPasteIndicator):
 		case err != nil || line == "/exit" || line == "/quit":
-			t.agent.Interrupt()
-			close(t.prompts)
+			t.left()
 			return
 		}
 		t.line(line)
@@ -122,7 +170,10 @@ func (t *talk) line(line string) {
 	case strings.HasPrefix(line, "/") && line != "/continue" && line != "/compact" && !strings.HasPrefix(line, "/compact "):
 		t.show.line("unknown command; /help lists them")
 	default:
-		t.prompts <- line
+		select {
+		case t.prompts <- line:
+		case <-t.gone:
+		}
 	}
 }
 
@@ -136,7 +187,7 @@ func (t *talk) interrupt(ctrlC bool) {
 	t.lastC = time.Now()
 	t.mu.Unlock()
 	if again {
-		go close(t.prompts)
+		t.leave(exitOK)
 		return
 	}
 	t.show.line("press Ctrl+C again to leave")
@@ -144,7 +195,7 @@ func (t *talk) interrupt(ctrlC bool) {
 
 func (t *talk) run(events func(func(session.Event, error) bool)) {
 	t.setRunning(true)
-	result, err := daruma.Collect(tee(events, t.show.event))
+	result, err := daruma.Collect(tee(tee(events, t.signals.commands.event), t.show.event))
 	t.setRunning(false)
 	t.show.done()
 	t.prompt("> ")
@@ -159,7 +210,7 @@ func (t *talk) run(events func(func(session.Event, error) bool)) {
 		return
 	}
 	t.show.line(t.show.paint(dim, summary(result)))
-	if len(t.agent.History().Queued) > 0 {
+	if len(t.agent.History().Queued) > 0 && !t.isLeaving() {
 		t.run(t.agent.Continue(context.Background())) // what was typed meanwhile is next
 	}
 }

@@ -101,14 +101,14 @@ func demoRun(w *world, dir string, real bool) error {
 	}
 	fmt.Fprintf(w.Stdout, "The agent is asked: %s\n\n", demoPrompt)
 	show := &renderer{out: w.Stdout, terminal: w.Terminal, colour: w.colour(w.Terminal), words: true}
-	stop, code := onSignals(agent, w.Stderr)
-	defer stop()
-	result, err := daruma.Collect(tee(agent.Run(context.Background(), demoPrompt), show.event))
+	sig := onSignals(agent, w.Stderr, nil)
+	defer sig.stop()
+	result, err := daruma.Collect(tee(tee(agent.Run(context.Background(), demoPrompt), sig.commands.event), show.event))
 	show.done()
 	if err != nil {
 		return fail(exitFailed, "run it again", "%v", err)
 	}
-	if c := code(); c != 0 {
+	if c := sig.code(); c != 0 {
 		return fail(c, "run it again to see the end", "the demo was interrupted")
 	}
 	fmt.Fprintf(w.Stdout, "\nIts answer (%d characters, joined from its parts):\n%s\n", len(result.Text), indent(clip(result.Text, 400)))

@@ -25,6 +25,7 @@ const (
 	exitContext     = 57
 	exitUnavailable = 69
 	exitLater       = 75
+	exitHungUp      = 129
 	exitInterrupted = 130
 	exitTerminated  = 143
 )

@@ -59,7 +59,7 @@ func (o *wanted) check(all *options) error {
 		return errors.New("--fork-session needs --continue or --resume")
 	case o.fork && all.noJournal, o.name != "" && all.noJournal, o.wait != 0 && all.noJournal:
 		return errors.New("--fork-session, --name and --wait-for-session need a session on disk: not with --no-session-persistence")
-	case o.failing != failingContinue && o.failing != failingStop:
+	case o.failing != "" && o.failing != failingContinue && o.failing != failingStop:
 		return fmt.Errorf("--on-journal-failure %q: continue or stop is needed", o.failing)
 	case o.wait < 0:
 		return fmt.Errorf("--wait-for-session %s: a positive time is needed", o.wait)

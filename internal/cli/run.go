@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"sync"
-	"syscall"
 
 	"github.com/daruma-agent/daruma"
 	"github.com/daruma-agent/daruma/failure"
@@ -48,14 +45,14 @@ func headless(w *world, o *options, s *setup) error {
 	for _, note := range s.told() {
 		show.line(note)
 	}
-	stop, code := onSignals(agent, w.Stderr)
-	defer stop()
+	sig := onSignals(agent, w.Stderr, nil)
+	defer sig.stop()
 	out := newOutput(w, o, s)
 	events := agent.Run(context.Background(), o.prompt)
 	if o.prompt == "" {
 		events = agent.Continue(context.Background())
 	}
-	result, err := daruma.Collect(out.follow(tee(events, show.event)))
+	result, err := daruma.Collect(out.follow(tee(tee(events, sig.commands.event), show.event)))
 	show.done()
 	if err != nil {
 		e := s.unwritable(w, err)
@@ -66,7 +63,7 @@ func headless(w *world, o *options, s *setup) error {
 		result.Session = s.session
 	}
 	exit := exitCode(result.Reason, result.Failure)
-	if signalled := code(); signalled != 0 && result.IsError {
+	if signalled := sig.code(); signalled != 0 && result.IsError {
 		exit = signalled
 	}
 	halted := s.halted(result)
@@ -151,47 +148,6 @@ func (d discreet) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return len(p), nil
-}
-
-// onSignals makes the first Ctrl+C an interrupt that leaves a whole session and
-// the second one the end; SIGTERM ends the run without making anything up.
-func onSignals(agent *daruma.Agent, out io.Writer) (stop func(), code func() int) {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	var mu sync.Mutex
-	exit := 0
-	done := make(chan struct{})
-	go func() {
-		for {
-			select {
-			case <-done:
-				return
-			case sig := <-signals:
-				mu.Lock()
-				again := exit != 0
-				exit = exitTerminated
-				if sig == os.Interrupt {
-					exit = exitInterrupted
-				}
-				code := exit
-				mu.Unlock()
-				switch {
-				case again:
-					os.Exit(code)
-				case sig == os.Interrupt:
-					fmt.Fprintln(out, "interrupting; press Ctrl+C again to end at once")
-					agent.Interrupt()
-				default:
-					agent.Shutdown()
-				}
-			}
-		}
-	}()
-	return func() { signal.Stop(signals); close(done) }, func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return exit
-	}
 }
 
 // tee shows each event to see before it goes on.

@@ -38,8 +38,8 @@ func compactNow(w *world, s *setup, instruction string) error {
 		return fail(exitConfig, "please report this: it is a defect of daruma", "%v", err)
 	}
 	show := &renderer{out: discreet{w.Stderr, s.config.Redact.Known}, terminal: w.ErrTerminal, colour: w.colour(w.ErrTerminal)}
-	stop, code := onSignals(agent, w.Stderr)
-	defer stop()
+	sig := onSignals(agent, w.Stderr, nil)
+	defer sig.stop()
 	var done *session.Compaction
 	result, err := daruma.Collect(tee(agent.Compact(context.Background(), instruction), func(e session.Event) {
 		show.event(e)
@@ -51,8 +51,8 @@ func compactNow(w *world, s *setup, instruction string) error {
 	switch {
 	case err != nil:
 		return s.unwritable(w, err)
-	case code() != 0:
-		return fail(code(), "the conversation is as it was", "interrupted")
+	case sig.code() != 0:
+		return fail(sig.code(), "the conversation is as it was", "interrupted")
 	case result.IsError || done == nil:
 		return fail(exitContext, "the conversation is as it was; daruma why tells more", "the session could not be made smaller: %s", lastNotice(result))
 	}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/daruma-agent/daruma"
+	"github.com/daruma-agent/daruma/session"
+	"github.com/daruma-agent/daruma/tool/builtin"
+)
+
+// signals listens to those that end a run.
+type signals struct {
+	agent    *daruma.Agent
+	out      io.Writer
+	leave    func(code int) // of a conversation, which ends with more than the run; may be nil
+	commands commands
+	came     chan os.Signal
+	done     chan struct{}
+
+	mu   sync.Mutex
+	exit int
+}
+
+// signalCodes are the exit codes, as shells know them.
+var signalCodes = map[os.Signal]int{os.Interrupt: exitInterrupted, syscall.SIGTERM: exitTerminated, syscall.SIGHUP: exitHungUp}
+
+// onSignals makes the first Ctrl+C an interrupt that leaves a whole session and
+// the second one the end. SIGTERM and the loss of the terminal end the run
+// without making anything up (R88).
+func onSignals(agent *daruma.Agent, out io.Writer, leave func(code int)) *signals {
+	s := &signals{
+		agent: agent, out: out, leave: leave, commands: commands{running: map[string]*session.Intent{}},
+		came: make(chan os.Signal, 4), done: make(chan struct{}),
+	}
+	signal.Notify(s.came, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go s.listen()
+	return s
+}
+
+func (s *signals) listen() {
+	for {
+		select {
+		case <-s.done:
+			return
+		case sig := <-s.came:
+			s.take(sig)
+		}
+	}
+}
+
+func (s *signals) take(sig os.Signal) {
+	s.mu.Lock()
+	again := s.exit != 0
+	s.exit = signalCodes[sig]
+	s.mu.Unlock()
+	switch {
+	case again && sig != syscall.SIGHUP: // which a terminal and its shell may send both
+		s.commands.end()
+		os.Exit(signalCodes[sig])
+	case sig == os.Interrupt && s.leave == nil:
+		fmt.Fprintln(s.out, "interrupting; press Ctrl+C again to end at once")
+		s.agent.Interrupt()
+	case sig == os.Interrupt: // in a conversation it is a key, and this one came from elsewhere
+		s.agent.Interrupt()
+		s.forget()
+	default:
+		s.agent.Shutdown()
+		if s.leave != nil {
+			s.leave(signalCodes[sig])
+		}
+	}
+}
+
+// code is the exit code that the last signal asks for; 0 without one.
+func (s *signals) code() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.exit
+}
+
+func (s *signals) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.exit = 0
+}
+
+func (s *signals) stop() {
+	signal.Stop(s.came)
+	close(s.done)
+}
+
+// commands are the processes of tools that run at the moment. A process that
+// ends at once takes them along.
+type commands struct {
+	mu      sync.Mutex
+	running map[string]*session.Intent
+}
+
+func (c *commands) event(e session.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch b := e.Body.(type) {
+	case *session.Intent:
+		if b.Group != 0 {
+			c.running[b.Call] = b
+		}
+	case *session.Result:
+		delete(c.running, b.Call)
+	}
+}
+
+func (c *commands) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, in := range c.running {
+		builtin.EndLeft(in.Group, in.Started, 0)
+	}
+}

@@ -46,10 +46,7 @@ model
 // the server sees no broken conversation, the resumed run completes, and no
 // step happens twice. The soak is: go test ./cmd/daruma -run TestKill -kills 500
 func TestKill(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "daruma")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	binary := build(t)
 	for i := range *kills {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel() // they mostly wait

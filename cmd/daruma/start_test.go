@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -18,10 +17,7 @@ import (
 // first request, and its largest memory. The answer is a final error, so the
 // process ends at once.
 func BenchmarkStart(b *testing.B) {
-	binary := filepath.Join(b.TempDir(), "daruma")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		b.Fatalf("build: %v\n%s", err, out)
-	}
+	binary := build(b)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)

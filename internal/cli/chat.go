@@ -68,12 +68,12 @@ func chat(w *world, o *options, s *setup) error {
 	if t.agent, err = daruma.New(s.config); err != nil {
 		return fail(exitConfig, "", "%v", err)
 	}
+	t.signals = onSignals(t.agent, t.term, t.leave)
+	defer t.signals.stop()
 	t.show.line(fmt.Sprintf("daruma %s · %s · %s · /help", Version(), s.config.Models[0], w.Dir))
 	for _, note := range s.told() {
 		t.show.line(note)
 	}
-	t.signals = onSignals(t.agent, t.term, t.leave)
-	defer t.signals.stop()
 	go t.read()
 	if o.prompt != "" {
 		t.run(t.agent.Run(context.Background(), o.prompt))

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -181,19 +182,29 @@ func (f *fetcher) explain(ctx context.Context, err error) error {
 // says that it is text or a PDF, else as its first bytes look.
 func (a answer) media() string {
 	kind, _, err := mime.ParseMediaType(a.kind)
-	if err != nil || kind != "application/pdf" && !textual.MatchString(kind) {
+	if err != nil || kind != "application/pdf" && !textual(kind) {
 		kind, _, _ = mime.ParseMediaType(http.DetectContentType(a.body))
 	}
 	return kind
 }
 
-// textual are the types that are text without being called so.
-var textual = regexp.MustCompile(`^(text/.*|application/(.*\+)?(json|xml|yaml)|image/svg\+xml|application/(x-)?(javascript|ecmascript|typescript|` +
-	`ndjson|jsonlines|yaml|toml|sh|sql|tex|httpd-php|perl|python|ruby|xhtml\+xml|graphql|csv|www-form-urlencoded|rtf|mbox|pem-file|subrip))$`)
+// textTypes are the types of application that are text without being called so.
+var textTypes = strings.Fields("json xml yaml toml javascript ecmascript typescript ndjson jsonlines sh sql tex httpd-php perl python ruby " +
+	"graphql csv www-form-urlencoded rtf mbox pem-file subrip")
+
+// textual reports whether a media type is one of text.
+func textual(media string) bool {
+	kind, sub, _ := strings.Cut(media, "/")
+	_, suffix, ok := strings.Cut(sub, "+")
+	if ok && (suffix == "json" || suffix == "xml" || suffix == "yaml") { // as in image/svg+xml
+		return true
+	}
+	return kind == "text" || kind == "application" && slices.Contains(textTypes, strings.TrimPrefix(sub, "x-"))
+}
 
 // text decodes the body, if it is text, and turns HTML into Markdown.
 func (a answer) text(media string) (title, text string, err error) {
-	if len(a.body) > 0 && !textual.MatchString(media) {
+	if len(a.body) > 0 && !textual(media) {
 		return "", "", refuse(ClassKind, "this is %s of %s, which cannot be shown as text. Use Bash and curl to get it into a file",
 			media, bytesText(int64(len(a.body))))
 	}

@@ -213,7 +213,7 @@ func (s *setup) serverTools() []tool.Tool {
 // serverNotes tell a person what is missing, and why.
 func serverNotes(st mcp.Status) (notes []string) {
 	say := func(format string, args ...any) {
-		notes = append(notes, fmt.Sprintf("MCP server "+st.Name+" "+format, args...))
+		notes = append(notes, "MCP server "+tool.Clean(st.Name)+" "+fmt.Sprintf(format, args...))
 	}
 	switch st.State {
 	case mcp.Failed:
@@ -276,7 +276,7 @@ func listServers(w *world, m *mcpFlags) error {
 		} else if st.State != mcp.Disabled {
 			bad++
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s tools\t%s\n", st.Name, st.Kind, st.State, tools, st.Version)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s tools\t%s\n", tool.Clean(st.Name), st.Kind, st.State, tools, st.Version)
 	}
 	if err := written(table.Flush()); err != nil {
 		return err

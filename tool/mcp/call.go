@@ -139,11 +139,9 @@ func (s *server) mind(l *link, e ending, err error) {
 		l.suspect.Store(true)
 	case forgotten:
 		l.close()
-		<-l.gone // the next call must not take it for alive
 	case unsent, lost:
 		if l.process != nil {
 			l.close()
-			<-l.gone
 		} else {
 			l.suspect.Store(true)
 		}
@@ -210,7 +208,7 @@ func (s *server) failed(l *link, r *remote, e ending, err error, took time.Durat
 	}
 	text := fmt.Sprintf("The connection to the MCP server %s ended during the call: %s.", name, why)
 	if l.process != nil {
-		<-l.process.exited // mind saw to it
+		<-l.process.exited // mind saw to it, within twice the grace
 		text = fmt.Sprintf("The MCP server %s died during the call: it %s.", name, l.process.fate())
 	}
 	text += twice + check

@@ -16,6 +16,7 @@ import (
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/tool"
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -41,7 +42,7 @@ func (s *server) answer(r *remote, res *sdk.CallToolResult) tool.Result {
 			c.text(string(b))
 		}
 	}
-	out := tool.Result{Content: c.blocks}
+	out := tool.Result{Content: c.blocks, Output: Output{Server: s.cfg.Name, Tool: r.name, Meta: small(res.Meta)}}
 	if res.IsError { // in the server's own words
 		out.IsError, out.Class = true, ClassTool
 		if !slices.ContainsFunc(out.Content, func(b message.Block) bool { return b.Type == message.Text && strings.TrimSpace(b.Text) != "" }) {
@@ -50,6 +51,28 @@ func (s *server) answer(r *remote, res *sdk.CallToolResult) tool.Result {
 		}
 	}
 	return out
+}
+
+// Output is the structured output of a call, for screens and streams.
+type Output struct {
+	Server string         `json:"server"`
+	Tool   string         `json:"tool"` // as the server calls it
+	Meta   jsontext.Value `json:"mcpMeta,omitzero"`
+}
+
+// maxMeta bounds what is kept of what a server says about its answer.
+const maxMeta = 10_000
+
+// small writes what a server says about its answer, if it is little.
+func small(meta sdk.Meta) jsontext.Value {
+	if len(meta) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(map[string]any(meta), json.Deterministic(true))
+	if err != nil || len(b) > maxMeta {
+		return nil
+	}
+	return b
 }
 
 // converter turns contents into blocks.

@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -154,6 +155,42 @@ func TestCallFaults(t *testing.T) {
 			t.Errorf("the server was started %d times", got)
 		}
 		bad(t, s.call(t, "mcp__it__echo", `{}`), mcp.ClassUnavailable, "no longer offers the tool echo", "not called")
+	})
+	t.Run("C148 it died between two calls", func(t *testing.T) {
+		t.Parallel()
+		n := newNotes(t)
+		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "sdk", n.env())}})
+		bad(t, s.call(t, "mcp__it__die", `{}`), mcp.ClassLost, "exit code 7")
+		good(t, s.call(t, "mcp__it__echo", `{"text":"second life"}`), "second life")
+		pids := n.pids()
+		if len(pids) != 2 {
+			t.Fatalf("lives: %v", pids)
+		}
+		second, err := os.FindProcess(pids[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := second.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		for range 500 {
+			if s.Status()[0].State == mcp.Failed {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		s.state(t, mcp.Failed)
+		good(t, s.call(t, "mcp__it__echo", `{"text":"third life"}`), "third life")
+		s.state(t, mcp.Connected)
+	})
+	t.Run("more progress than anybody reads", func(t *testing.T) {
+		t.Parallel()
+		s := open(t, mcp.Config{Servers: []mcp.Server{program(t, "it", "chatty", nil)}})
+		told := 0
+		good(t, s.set.Run(t.Context(), tool.Call{Name: "mcp__it__echo", Progress: func(string) { told++ }}), "done")
+		if told == 0 || told > 500 {
+			t.Errorf("of 20,000 notices %d were handed on", told)
+		}
 	})
 	t.Run("C151 cancelled", func(t *testing.T) {
 		t.Parallel()

@@ -27,6 +27,7 @@ type link struct {
 	gone    chan struct{} // closed when the session is over
 	once    sync.Once
 	suspect atomic.Bool // a call got no answer: to be tried before it is used again
+	closed  atomic.Bool
 
 	mu      sync.Mutex
 	number  int
@@ -119,6 +120,9 @@ func (l *link) list(ctx context.Context) error {
 }
 
 func (l *link) alive() bool {
+	if l.closed.Load() {
+		return false
+	}
 	select {
 	case <-l.gone:
 		return false
@@ -148,6 +152,7 @@ func (l *link) answers(ctx context.Context) bool {
 // background. Calls that run on it end at once.
 func (l *link) close() {
 	l.once.Do(func() {
+		l.closed.Store(true)
 		l.server.all.work.Go(func() {
 			l.transport.close()
 			<-l.gone
@@ -173,6 +178,10 @@ func (l *link) watch(progress func(string)) (h *heard, token string, forget func
 	}
 }
 
+// tellTime is the least time between two notices of progress that are handed
+// on: a server may send as many as it likes.
+const tellTime = 200 * time.Millisecond
+
 // progressed is called for each notice of progress. One that names no call of
 // ours counts for none.
 func (l *link) progressed(_ context.Context, req *sdk.ProgressNotificationClientRequest) {
@@ -182,12 +191,17 @@ func (l *link) progressed(_ context.Context, req *sdk.ProgressNotificationClient
 	if h == nil {
 		return
 	}
-	h.last.Store(time.Now().UnixNano())
+	now := time.Now().UnixNano()
+	h.last.Store(now)
+	if now-h.told.Load() < int64(tellTime) {
+		return
+	}
 	text := req.Params.Message
 	if text == "" && req.Params.Total > 0 {
 		text = fmt.Sprintf("%g of %g", req.Params.Progress, req.Params.Total)
 	}
 	if h.progress != nil && text != "" {
+		h.told.Store(now)
 		h.progress(l.server.hide(tool.Clean(text)) + "\n")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -146,15 +147,29 @@ func (s *Servers) Status() []Status {
 	return out
 }
 
-// Close ends all servers, with all that they started, and waits for that: at
-// most twice the grace and a little. Calls that run end.
+// closeTime is how long closing may take beyond twice the grace.
+const closeTime = 10 * time.Second
+
+// Close ends all servers, with all that they started, and waits for that: twice
+// the grace and a little, as a rule. Calls that run end.
 func (s *Servers) Close() error {
 	s.stop()
 	for _, one := range s.servers {
 		one.close()
 	}
-	s.work.Wait()
-	return nil
+	done := make(chan struct{})
+	go func() {
+		s.work.Wait()
+		close(done)
+	}()
+	late := time.NewTimer(2*s.cfg.Grace + closeTime)
+	defer late.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-late.C:
+		return errors.New("close MCP servers: something of them does not end")
+	}
 }
 
 // hider takes out of text what a server must not be quoted with.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/daruma-agent/daruma/tool"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -315,7 +316,7 @@ func (s *server) status() Status {
 		Warnings: append([]string(nil), s.warnings...),
 	}
 	if s.err != nil {
-		st.Error = s.hide(s.err.Error())
+		st.Error = tool.Middle(tool.Clean(s.hide(s.err.Error())), 1_500, 500, " … ")
 	}
 	if s.link != nil {
 		if s.state == Connected && !s.link.alive() {
@@ -351,6 +352,7 @@ func (s *server) close() {
 // heard is what is heard of one call while it runs.
 type heard struct {
 	last     atomic.Int64 // of its progress, in Unix nanoseconds
+	told     atomic.Int64 // when some of it was handed on, likewise
 	silent   atomic.Bool  // its answer stopped coming
 	progress func(string) // may be nil
 }

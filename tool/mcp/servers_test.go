@@ -225,6 +225,12 @@ func callTool(mode, id string, m *request, say func(string, ...any)) {
 			got = append(got, strings.TrimSpace(line))
 		}
 		result(strings.Join(got, "\n"))
+	case mode == "chatty":
+		token, _ := json.Marshal(m.Params.Meta.Token)
+		for i := range 20_000 {
+			say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"total":20000}}`, token, i)
+		}
+		result("done")
 	case mode == "progress":
 		for i := range 6 {
 			time.Sleep(300 * time.Millisecond)

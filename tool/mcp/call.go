@@ -147,7 +147,7 @@ func (s *server) mind(l *link, e ending, err error) {
 		}
 	case denied:
 		s.mu.Lock()
-		s.state, s.err = NeedsAuth, err
+		s.state, s.err = NeedsAuth, bare(err)
 		s.mu.Unlock()
 		l.suspect.Store(true)
 	}
@@ -171,13 +171,13 @@ func (s *server) unreached(ctx context.Context, err error) tool.Result {
 func (s *server) askAuth(err error) tool.Result {
 	return tool.Refuse(ClassAuth, fmt.Sprintf("The MCP server %s refuses the credentials (%s), so the tool was not run. "+
 		"Ask the user to put valid ones into its headers or headersHelper (%s), and go on without it until then.",
-		s.cfg.Name, s.hide(err.Error()), s.cfg.Source))
+		s.cfg.Name, s.hide(bare(err).Error()), s.cfg.Source))
 }
 
 // failed is the result of a call without an answer: what happened, whether it
 // took effect, and what to do.
 func (s *server) failed(l *link, r *remote, e ending, err error, took time.Duration, attempt int) tool.Result {
-	name, why := s.cfg.Name, s.hide(err.Error())
+	name, why := s.cfg.Name, s.hide(bare(err).Error())
 	check := " Its outcome is unknown: check what it did before you repeat it."
 	if r.effect != tool.Unsafe {
 		check = " It says of itself that it may be repeated."

@@ -287,6 +287,7 @@ const drain = 500 * time.Millisecond
 
 // explain says why there is no connection, with what the server said itself.
 func (s *server) explain(ctx context.Context, l *link, err error) error {
+	err = bare(err)
 	if s.from != nil {
 		if why := s.from.complaint(); why != nil {
 			return fmt.Errorf("%w (%w)", why, err)
@@ -304,6 +305,14 @@ func (s *server) explain(ctx context.Context, l *link, err error) error {
 	}
 	if words := l.errs.String(); words != "" {
 		err = fmt.Errorf("%w. Its last words: %s", err, words)
+	}
+	return err
+}
+
+// bare leaves out what the SDK puts in front of an error of HTTP.
+func bare(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err
 	}
 	return err
 }

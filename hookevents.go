@@ -370,8 +370,11 @@ func (r *run) heedStep(state loop.State, o loop.Outcome, next loop.State, step l
 	return next, step
 }
 
+// lastHookTime is what hooks that nobody waits for get when the session ends.
+const lastHookTime = 10 * time.Second
+
 // Close ends what the agent started: hooks learn that the session ends, and
-// those that nobody waits for get until ctx ends. reason is one of clear, resume,
+// those that nobody waits for get ten seconds, or until ctx ends. reason is one of clear, resume,
 // logout, prompt_input_exit and other. The lines returned are for the person.
 func (a *Agent) Close(ctx context.Context, reason string) []string {
 	if a.cfg.Hooks == nil {
@@ -380,6 +383,8 @@ func (a *Agent) Close(ctx context.Context, reason string) []string {
 	r := &run{Agent: a}
 	out := a.cfg.Hooks.Run(ctx, r.input(hook.SessionEndInput{Reason: reason}))
 	var lines []string
+	ctx, cancel := context.WithTimeout(ctx, lastHookTime)
+	defer cancel()
 	for _, t := range append(append(out.Notices, out.System...), a.cfg.Hooks.Close(ctx)...) {
 		lines = append(lines, a.cfg.Redact.Redact(t.Hook+": "+t.Text))
 	}

@@ -68,8 +68,10 @@ func chat(w *world, o *options, s *setup) error {
 	if t.agent, err = daruma.New(s.config); err != nil {
 		return fail(exitConfig, "", "%v", err)
 	}
+	s.screen = t.show.out
 	t.signals = onSignals(t.agent, t.term, t.leave)
 	defer t.signals.stop()
+	defer s.farewell(t.agent, "prompt_input_exit")
 	t.show.line(fmt.Sprintf("daruma %s · %s · %s · /help", Version(), s.config.Models[0], w.Dir))
 	for _, note := range s.told() {
 		t.show.line(note)

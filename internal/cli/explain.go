@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/retry"
-	"github.com/daruma-agent/daruma/session"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
@@ -268,7 +266,7 @@ func layer3(kind failure.Kind, handover bool) []planStep {
 
 // lastFailure is what ended the last run of a session.
 func lastFailure(w *world, id string) (*failure.Error, error) {
-	store := session.Store{Dir: filepath.Join(w.stateDir(), "sessions"), Project: w.Dir}
+	store := w.store()
 	h, err := store.Load(id)
 	if err != nil {
 		return nil, fail(exitInput, "daruma session list shows the sessions of this folder", "%v", err)

@@ -69,6 +69,11 @@ func (o *wanted) check(all *options) error {
 	return nil
 }
 
+// store is where the sessions of this folder are.
+func (w *world) store() session.Store {
+	return session.Store{Dir: filepath.Join(w.stateDir(), "sessions"), Project: w.Dir}
+}
+
 // journal opens the session in which the run works.
 func (s *setup) journal(w *world, o *options) error {
 	s.config.Name, s.config.StopUnsaved = o.wanted.name, o.wanted.failing == failingStop
@@ -77,7 +82,7 @@ func (s *setup) journal(w *world, o *options) error {
 		s.session = s.config.Session
 		return nil
 	}
-	store := session.Store{Dir: filepath.Join(w.stateDir(), "sessions"), Project: w.Dir}
+	store := w.store()
 	path, err := "", error(nil)
 	switch {
 	case o.goOn:

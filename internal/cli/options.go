@@ -34,6 +34,7 @@ type options struct {
 	goOn      bool
 	resume    string
 	wanted    wanted
+	settings  settingsFlags
 	mcp       mcpFlags
 	noJournal bool
 	partial   bool // --include-partial-messages
@@ -63,6 +64,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.webInside, "web-allow-private", false, "let WebFetch reach loopback and private addresses too, such as a server that runs here")
 	f.BoolVarP(&o.goOn, "continue", "c", false, "go on with the last session of this folder")
 	f.StringVarP(&o.resume, "resume", "r", "", "go on with the session of this ID or name")
+	o.settings.register(f)
 	o.wanted.register(f)
 	o.mcp.register(f)
 	f.BoolVar(&o.noJournal, "no-session-persistence", false, "keep no session on disk")

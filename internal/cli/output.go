@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/daruma-agent/daruma"
 	"github.com/daruma-agent/daruma/loop"
@@ -35,7 +36,7 @@ func newOutput(w *world, o *options, s *setup) *output {
 		if s.config.Retry != nil {
 			policy = *s.config.Retry
 		}
-		t.stream = &stream{id: newID, session: s.session, retries: policy.Retries, partial: o.partial}
+		t.stream = &stream{id: newID, session: s.session, retries: policy.Retries, partial: o.partial, hooks: o.settings.hookEvents}
 	}
 	return t
 }
@@ -89,12 +90,22 @@ func (t *output) write(line any) {
 	t.broken = err
 }
 
+// toolNames are tools under the names that readers of the first line know: that for
+// sub-agents has its old one there.
+func toolNames(tools []string) []string {
+	out := slices.Clone(tools)
+	if i := slices.Index(out, daruma.AgentTool); i >= 0 {
+		out[i] = "Task"
+	}
+	return out
+}
+
 // first is the line with which a run begins.
 func (t *output) first() initLine {
 	cfg := t.s.config
 	line := initLine{
 		head: t.stream.head("system", "init"), Dir: cfg.Dir, Model: cfg.Models[0], Fallbacks: cfg.Models[1:],
-		Mode: string(permission.Default), Tools: cfg.Tools.Names(), KeySource: "none",
+		Mode: string(permission.Default), Tools: toolNames(t.s.toolNames()), KeySource: "none",
 		Version: Version(), Agent: "daruma", Style: "default",
 		MCPServers: append([]session.Server{}, cfg.Servers...), Commands: []string{}, Skills: []string{}, Plugins: []string{},
 		Resumed: cfg.History != nil && len(cfg.History.Messages) > 0,

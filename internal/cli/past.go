@@ -25,7 +25,7 @@ const hintList = "daruma session list shows the sessions of this folder"
 
 // sessions is where this world keeps its sessions.
 func (w *world) sessions() (session.Store, error) {
-	store := session.Store{Dir: filepath.Join(w.stateDir(), "sessions"), Project: w.Dir}
+	store := w.store()
 	switch {
 	case w.DirErr != nil:
 		return store, fail(exitInput, "change to a folder that exists", "the working directory cannot be found: %v", w.DirErr)

@@ -108,7 +108,7 @@ func (s *setup) lookBack(w *world) {
 	} else {
 		s.notes = append(s.notes, s.ended...)
 	}
-	s.notes = append(s.notes, changes(h.Start, w.Dir, s.config.Models[0], string(s.config.Permission.Mode), s.config.Tools.Names())...)
+	s.notes = append(s.notes, changes(h.Start, w.Dir, s.config.Models[0], string(s.config.Permission.Mode), s.toolNames())...)
 }
 
 // told are the notes for people with which a session begins.

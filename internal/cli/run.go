@@ -45,8 +45,10 @@ func headless(w *world, o *options, s *setup) error {
 	for _, note := range s.told() {
 		show.line(note)
 	}
+	s.screen = show.out
 	sig := onSignals(agent, w.Stderr, nil)
 	defer sig.stop()
+	defer s.farewell(agent, "other")
 	out := newOutput(w, o, s)
 	events := agent.Run(context.Background(), o.prompt)
 	if o.prompt == "" {

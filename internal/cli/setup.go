@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -39,6 +41,11 @@ type setup struct {
 	wanted    string   // path of the session that is to go on
 	ended     []string // what an earlier life had left running
 	left      *preview // of a run that was cut off; nil without one
+
+	settings settings
+	tooling  builtin.Config // of the main agent, and of every sub-agent
+	foreign  []tool.Tool    // of MCP servers
+	screen   io.Writer      // where lines of long work go; nil: nowhere
 }
 
 func (s *setup) close() {
@@ -60,7 +67,10 @@ func (s *setup) close() {
 // is closed again when it fails.
 func prepare(w *world, o *options) (*setup, error) {
 	s := &setup{}
-	for _, step := range []func(*world, *options) error{s.permission, s.models, s.retries, s.wire, s.startServers, s.tools, s.journal} {
+	o.settleTrust(w)
+	for _, step := range []func(*world, *options) error{
+		s.readSettings, s.permission, s.models, s.retries, s.wire, s.startServers, s.tools, s.agents, s.hooks, s.journal,
+	} {
 		if err := step(w, o); err != nil {
 			s.close()
 			return nil, err
@@ -170,9 +180,7 @@ func (s *setup) permission(w *world, o *options) error {
 	if o.skip {
 		o.mode = string(permission.Bypass)
 	}
-	if o.mode == "" {
-		o.mode = string(permission.Default)
-	}
+	o.mode = cmp.Or(o.mode, s.settings.mode(), string(permission.Default))
 	mode, err := permission.ParseMode(o.mode)
 	if err != nil {
 		return usage(err)
@@ -190,6 +198,9 @@ func (s *setup) permission(w *world, o *options) error {
 			}
 			*list.rules = append(*list.rules, rules...)
 		}
+	}
+	if err := s.settings.rules(p); err != nil {
+		return err
 	}
 	if err := p.Validate(); err != nil {
 		return usage(err)
@@ -230,17 +241,12 @@ func (s *setup) tools(w *world, o *options) error {
 	if err := s.bound(w, o, &cfg); err != nil {
 		return err
 	}
-	ws, err := builtin.New(cfg)
+	s.tooling, s.foreign = cfg, s.serverTools()
+	ws, set, err := s.hands()
 	if err != nil {
 		return s.unwritable(w, err)
 	}
-	s.workspace = ws
-	set, err := tool.NewSet(append(ws.Tools(), s.serverTools()...)...)
-	if err != nil {
-		return fail(exitConfig, "please report this: it is a defect of daruma", "%v", err)
-	}
-	set.Spill, set.Hide = spill, s.config.Redact.Known
-	s.config.Tools = set
+	s.workspace, s.config.Tools = ws, set
 	s.config.Carry = func(budget int) []string { return carried(ws, w.Dir, budget) }
 	return nil
 }

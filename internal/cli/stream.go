@@ -20,6 +20,7 @@ type stream struct {
 	retries int  // of the policy, for records that time alone bounds
 	partial bool // stream_event lines too
 	replay  bool // what people said too
+	hooks   bool // lines about hooks too
 
 	models map[int]string // of the attempts
 	part   partial
@@ -61,6 +62,8 @@ func (s *stream) lines(e session.Event) []any {
 		if !b.Allowed {
 			out = append(out, deniedLine{s.head("system", "permission_denied"), b.Name, b.Call, b.By, b.Reason, b.Reason})
 		}
+	case *session.Hook:
+		out = append(out, s.hook(b)...)
 	case *session.Notice:
 		out = append(out, noticeLine{s.head("system", "informational"), b.Text, string(b.Level)})
 	}
@@ -183,6 +186,22 @@ func (s *stream) surface(e session.Event) []any {
 			Content: apiContent(m.Blocks), Stop: &stop, Usage: &apiTokens{},
 		},
 	}}
+}
+
+// hook tells of a hook that has ended: that it began, and what came of it.
+func (s *stream) hook(b *session.Hook) []any {
+	if !s.hooks {
+		return nil
+	}
+	started := hookLine{head: s.head("system", "hook_started"), ID: s.id(), Name: b.Name, Event: b.Event}
+	ended := started
+	ended.head = s.head("system", "hook_response")
+	ended.Stdout, ended.Stderr, ended.Outcome = b.Stdout, b.Stderr, b.Outcome
+	ended.Output = b.Stdout + b.Stderr
+	if b.Exit >= 0 {
+		ended.Exit = &b.Exit
+	}
+	return []any{started, ended}
 }
 
 func (s *stream) result(b *session.Result) talkLine {

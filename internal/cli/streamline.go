@@ -138,6 +138,18 @@ type previewLine struct {
 	*preview
 }
 
+type hookLine struct {
+	head
+	ID      string `json:"hook_id"`
+	Name    string `json:"hook_name"`
+	Event   string `json:"hook_event"`
+	Output  string `json:"output,omitzero"`
+	Stdout  string `json:"stdout,omitzero"`
+	Stderr  string `json:"stderr,omitzero"`
+	Exit    *int   `json:"exit_code,omitempty"`
+	Outcome string `json:"outcome,omitzero"`
+}
+
 type noticeLine struct {
 	head
 	Content string `json:"content"`

@@ -161,7 +161,7 @@ func (p *past) left() *preview {
 func startLine(s *stream, b *session.Start) initLine {
 	return initLine{
 		head: s.head("system", "init"), Dir: b.Dir, Model: b.Model, Fallbacks: b.Fallbacks, Mode: permissionMode(b.Permission),
-		Tools: append([]string{}, b.Tools...), KeySource: "none", Version: b.Build, Agent: "daruma", Style: "default",
+		Tools: append([]string{}, toolNames(b.Tools)...), KeySource: "none", Version: b.Build, Agent: "daruma", Style: "default",
 		MCPServers: append([]session.Server{}, b.Servers...), Commands: []string{}, Skills: []string{}, Plugins: []string{}, Resumed: b.Resumed, Sandbox: b.Sandbox,
 	}
 }

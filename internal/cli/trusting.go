@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Files of a folder that can make daruma run what they name.
+const (
+	projectSettings = ".claude/settings.json"
+	localSettings   = ".claude/settings.local.json"
+)
+
+// ownSettings lists the files of this folder, and of those above it in its
+// repository, that are followed only once a person trusts them.
+func ownSettings(dir string) (paths []string) {
+	for _, d := range foldersDown(dir) {
+		for _, name := range []string{projectServers, projectSettings, localSettings} {
+			if path := filepath.Join(d, filepath.FromSlash(name)); readable(path) {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
+}
+
+// settleTrust decides whether the folder's own settings count: by the flag, by
+// what a person said before about the same files, or by asking.
+func (o *options) settleTrust(w *world) {
+	paths := ownSettings(w.Dir)
+	if o.mcp.trust || len(paths) == 0 {
+		return
+	}
+	record, digest := trustRecord(w), digestOf(paths)
+	if known, err := os.ReadFile(record); err == nil && record != "" && strings.TrimSpace(string(known)) == digest {
+		o.mcp.trust = true
+		return
+	}
+	if o.print || !w.Terminal {
+		return // what is not used is told where it would be read
+	}
+	fmt.Fprintf(w.Stderr, "This folder has settings of its own, which can run programs:\n  %s\nUse them? [y/N] ", strings.Join(paths, "\n  "))
+	line, _ := bufio.NewReaderSize(io.LimitReader(w.Stdin, 100), 16).ReadString('\n')
+	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
+		return
+	}
+	o.mcp.trust = true
+	if record == "" {
+		return
+	}
+	err := os.MkdirAll(filepath.Dir(record), 0o700)
+	if err == nil {
+		err = os.WriteFile(record, []byte(digest+"\n"), 0o600)
+	}
+	if err != nil {
+		fmt.Fprintf(w.Stderr, "note: the answer holds for this time only: %v\n", err)
+	}
+}
+
+// trustRecord is the file that remembers the answer for this folder.
+func trustRecord(w *world) string {
+	if w.stateDir() == "" {
+		return ""
+	}
+	return filepath.Join(w.stateDir(), "trusted", fmt.Sprintf("%x", sha256.Sum256([]byte(w.Dir)))[:32])
+}
+
+// digestOf changes when one of the files does: who trusted a file did not trust
+// another one.
+func digestOf(paths []string) string {
+	h := sha256.New()
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		fmt.Fprintf(h, "%s\x00%v\x00%d\x00%s", path, err, len(data), data)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}

@@ -39,7 +39,12 @@ func TestBackground(t *testing.T) {
 		b := open(t, way, witness(t))
 		id, path := b.background("echo one; while [ ! -e go ]; do sleep 0.05; done; echo two; exit 3")
 
-		got, o := b.task("TaskOutput", in{"task_id": id, "timeout": 300})
+		for limit := time.Now().Add(20 * time.Second); time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
+			if data, _ := os.ReadFile(path); len(data) > 0 {
+				break
+			}
+		}
+		got, o := b.task("TaskOutput", in{"task_id": id, "timeout": 50})
 		wants(t, got, "Task "+id+" is running", "one")
 		if o.Retrieval != "timeout" || o.Task.Status != "running" || o.Task.ExitCode != nil || o.Task.Path != path {
 			t.Errorf("%+v", o)

@@ -45,40 +45,49 @@ type torture struct {
 	helper        bool // only a helper can keep the promise
 }
 
+// cut is the time of commands that do not end by themselves: enough to begin on
+// a machine that has much else to do.
+const cut = 2 * time.Second
+
 const deaf = "trap '' TERM; while :; do sleep 0.1; done #NNN"
 
 var tortures = []torture{
 	{name: "leaves its session", command: "setsid sleep NNN & echo done", want: []string{"done", "1 process still running"}},
 	{name: "forks twice", command: "(setsid sh -c 'sleep NNN & sleep NNN &' &); sleep 0.3; echo done", want: []string{"done", "still running"}},
+	{name: "a quiet daemon", command: "(setsid sh -c 'sleep NNN >/dev/null 2>&1 </dev/null &' &); sleep 0.3; echo done", want: []string{"done", "still running"}},
+	{name: "drops its environment", command: "env -i sh -c 'exec sleep NNN' & echo done", want: []string{"done", "1 process still running"}},
+	{name: "hides behind its shell", command: "echo before; env -i setsid sleep NNN; sleep NNN", timeout: cut, want: []string{"before"}, class: tool.ClassTimeout},
+	{name: "a pipeline", command: "echo before; sleep NNN | cat | cat", timeout: cut, want: []string{"before"}, class: tool.ClassTimeout},
+	{name: "ignores SIGTERM", command: "echo before; " + deaf, timeout: cut, want: []string{"before"}, class: tool.ClassTimeout},
 	{name: "nohup", command: "nohup sleep NNN >/dev/null 2>&1 & echo done", want: []string{"done", "1 process still running"}},
 	{name: "C091 writes on in the background", command: "while :; do echo x; sleep 0.01; done & sleep 0.2; echo done", want: []string{"done", "still running"}},
 	{name: "holds the pipe open", command: "sleep NNN & echo done; exit 0", want: []string{"done", "1 process still running"}},
-	{name: "C094 ignores SIGTERM in a session of its own", command: "echo before; setsid bash -c \"" + deaf + "\n\"; true", timeout: 500 * time.Millisecond,
-		want: []string{"timed out after 500ms", "before"}, class: tool.ClassTimeout},
+	{name: "C094 ignores SIGTERM in a session of its own", command: "echo before; setsid bash -c \"" + deaf + "\n\"; true", timeout: cut,
+		want: []string{"timed out after 2s", "before"}, class: tool.ClassTimeout},
 	{name: "kills its shell", command: "sleep NNN & kill -9 $$", want: []string{"Exit code 137", "ended by a signal: killed", "1 process still running"}, class: tool.ClassExit},
 	{name: "kills its group", command: "setsid sleep NNN & sleep 0.1; echo done; kill -9 0", want: []string{"Exit code 137", "done"}, class: tool.ClassExit},
-	{name: "stops its shell", command: "echo before; kill -STOP $$", timeout: 500 * time.Millisecond, want: []string{"before"}, class: tool.ClassTimeout},
+	{name: "stops its shell", command: "echo before; kill -STOP $$", timeout: cut, want: []string{"before"}, class: tool.ClassTimeout},
 	{name: "floods", command: "for i in $(seq 100); do head -c 50000 /dev/zero | tr '\\0' x; echo; sleep 0.008; done; echo; echo THE END",
 		want: []string{"THE END", "bytes left out here"}},
 	{name: "prints what is no text", command: `printf 'a\000b\377c\033[31mred\033[0m\355\240\275end\n'`, want: []string{"a␀b\uFFFDcred", "end"}},
 	{name: "C237 reads", command: "read x; echo got:$x; cat; echo done", want: []string{"got:\ndone"}},
 	{name: "C237 asks at the terminal", command: "read -p 'Password: ' x </dev/tty; echo code $?", want: []string{"/dev/tty", "code 1"}},
 	{name: "C237 git asks for a name", command: "git -c credential.helper= ls-remote http://127.0.0.1:9/x.git 2>&1; echo code $?", want: []string{"code 128"}},
-	{name: "C237 reads a FIFO", command: "mkfifo f; echo before; cat f #NNN", timeout: 500 * time.Millisecond, want: []string{"before"}, class: tool.ClassTimeout},
-	{name: "C253 runs out of time", command: "echo a; echo b; sleep NNN", timeout: 500 * time.Millisecond,
-		want: []string{"timed out after 500ms", "a\nb"}, class: tool.ClassTimeout},
+	{name: "C237 reads a FIFO", command: "mkfifo f; echo before; cat f #NNN", timeout: cut, want: []string{"before"}, class: tool.ClassTimeout},
+	{name: "C253 runs out of time", command: "echo a; echo b; sleep NNN", timeout: cut,
+		want: []string{"timed out after 2s", "a\nb"}, class: tool.ClassTimeout},
 	{name: "C093 says nothing", command: "exit 1", want: []string{"Exit code 1\n(no output)"}, class: tool.ClassExit},
-	{name: "a tree", command: "t() { [ $1 = 0 ] && exec sleep NNN; t $(($1-1)) & t $(($1-1)) & wait; }; echo before; t 5", timeout: 700 * time.Millisecond,
+	{name: "a tree", command: "t() { [ $1 = 0 ] && exec sleep NNN; t $(($1-1)) & t $(($1-1)) & wait; }; echo before; t 5", timeout: cut,
 		want: []string{"before"}, class: tool.ClassTimeout},
-	{name: "breeds while it dies", command: "f() { trap '' TERM; while :; do sleep 0.01 & sleep 0.02; done; }; echo before; f & f & wait #NNN", timeout: 500 * time.Millisecond,
+	{name: "breeds while it dies", command: "f() { trap '' TERM; while :; do sleep 0.01 & sleep 0.02; done; }; echo before; f & f & wait #NNN", timeout: cut,
 		want: []string{"before"}, class: tool.ClassTimeout},
 	{name: "hides", command: "(env -i setsid sh -c 'sleep NNN & exec sleep NNN' >/dev/null 2>&1 &); sleep 0.3; echo done",
 		want: []string{"done", "2 processes still running"}, helper: true},
-	{name: "hides and is deaf", command: "(env -i setsid bash -c \"" + deaf + "\n\" >/dev/null 2>&1 &); echo before; sleep NNN", timeout: 500 * time.Millisecond,
+	{name: "hides and is deaf", command: "(env -i setsid bash -c \"" + deaf + "\n\" >/dev/null 2>&1 &); echo before; sleep NNN", timeout: cut,
 		want: []string{"before"}, class: tool.ClassTimeout, helper: true},
 	{name: "kills its helper", command: "setsid sleep NNN & echo before; kill -9 $PPID; sleep NNN",
 		want: []string{"Exit code 137", "before", "was ended, most likely by the command", "2 processes still running"}, class: tool.ClassExit, helper: true},
-	{name: "stops its helper", command: "echo before; kill -STOP $PPID; setsid sleep NNN", timeout: 500 * time.Millisecond,
+	{name: "stops its helper", command: "echo before; kill -STOP $PPID; setsid sleep NNN", timeout: cut,
 		want: []string{"before"}, class: tool.ClassTimeout, helper: true},
 	{name: "asks its helper to end", command: "echo before; kill $PPID; sleep NNN", want: []string{"before"}, class: tool.ClassExit, helper: true},
 }

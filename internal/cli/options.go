@@ -60,7 +60,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.skip, "dangerously-skip-permissions", false, "the same as --permission-mode bypassPermissions")
 	f.StringArrayVar(&o.allowed, "allowedTools", nil, `rules of what may run without asking, such as "Bash(git diff:*),Edit"`)
 	f.StringArrayVar(&o.denied, "disallowedTools", nil, "rules of what may never run")
-	f.StringArrayVar(&o.dirs, "add-dir", nil, "another folder that the file tools may use")
+	f.StringArrayVar(&o.dirs, "add-dir", nil, "another folder that the tools may use, and commands write to")
 	f.BoolVar(&o.webInside, "web-allow-private", false, "let WebFetch reach loopback and private addresses too, such as a server that runs here")
 	f.BoolVarP(&o.goOn, "continue", "c", false, "go on with the last session of this folder")
 	f.StringVarP(&o.resume, "resume", "r", "", "go on with the session of this ID or name")

@@ -141,6 +141,9 @@ func TestAccessAndEffect(t *testing.T) {
 	}{
 		{"Bash", `{"command":"make"}`, tool.Unsafe, tool.AccessShell},
 		{"Bash", `{"command":"ls -la src"}`, tool.Pure, tool.AccessShell},
+		{"Bash", `{"command":"ls","run_in_background":true}`, tool.Unsafe, tool.AccessShell},
+		{"TaskOutput", `{"task_id":"t"}`, tool.Idempotent, tool.AccessNone},
+		{"TaskStop", `{"task_id":"t"}`, tool.Idempotent, tool.AccessNone},
 		{"Read", `{"file_path":"a"}`, tool.Pure, tool.AccessRead},
 		{"Write", `{"file_path":"a","content":""}`, tool.Idempotent, tool.AccessEdit},
 		{"Edit", `{"file_path":"a","old_string":"","new_string":""}`, tool.Unsafe, tool.AccessEdit},

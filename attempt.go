@@ -204,7 +204,7 @@ func (t *attempt) content() (text, calls, bad bool) {
 			text = text || strings.TrimSpace(b.Text) != ""
 		case message.ToolUse:
 			calls = true
-			bad = bad || !message.IsObject(b.Input)
+			bad = bad || !message.IsObject(b.Input) || !message.ValidName(b.Name)
 		}
 	}
 	return text, calls, bad
@@ -286,7 +286,7 @@ func (r *run) commit(t *attempt) {
 		Model: t.answer.Model, Stop: string(t.answer.Stop),
 	}
 	r.parts = append(r.parts, m.PlainText())
-	r.early = &t.early
+	r.early, r.commanded = &t.early, false
 	r.bill.useful(t)
 	r.heal()
 	r.stopped = string(t.answer.Stop)

@@ -6,6 +6,7 @@ import (
 	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/gate"
 	"github.com/daruma-agent/daruma/loop"
+	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/model"
 	"github.com/daruma-agent/daruma/retry"
 	"github.com/daruma-agent/daruma/session"
@@ -84,6 +85,7 @@ func (r *run) request(build func() *model.Request, show bool) *attempt {
 		}
 		// Taken back before the wait: nobody reads for a minute what is void.
 		r.retract(t, string(t.failure.Kind))
+		r.noteCutOff(t)
 		if failed := r.follow(v, &tries, r.publish(r.retryRecord(t, v))); failed != nil {
 			return r.unsent(req, failed)
 		}
@@ -91,6 +93,20 @@ func (r *run) request(build func() *model.Request, show bool) *attempt {
 			return nil
 		}
 	}
+}
+
+// cutOffNote tells the model what a command of its own may have done.
+const cutOffNote = "[Right after the commands above there was no connection to the model any more. " +
+	"If one of them changed the network, do not do the like again, and say so.]"
+
+// noteCutOff tells the model once when a connection cannot be made directly
+// behind commands that may have broken it.
+func (r *run) noteCutOff(t *attempt) {
+	if !r.commanded || t.failure.Kind != failure.Network || !undialed(t.failure) {
+		return
+	}
+	r.commanded = false
+	r.say(message.NewSynthetic(r.history.NextID(), cutOffNote))
 }
 
 // streamJudge is a wire that knows when failures speak against streaming itself.

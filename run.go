@@ -74,6 +74,7 @@ type run struct {
 	context      []string // what hooks want the model to know, until it can be told
 	objection    string   // of a stop hook, the last one …
 	calledSince  int      // … and how many calls were made then
+	commanded    bool     // commands that may change the machine ran since the last answer
 	halt         string   // why a hook wants the run to end
 	uncompacted  bool     // a hook wants no summary
 	summarisedAs string   // the last summary, for hooks
@@ -252,7 +253,7 @@ func (r *run) decide(state loop.State, o loop.Outcome) (loop.State, loop.Step) {
 // act performs one step and reports what came of it.
 func (r *run) act(step loop.Step) loop.Outcome {
 	defer r.enter(step.Do)()
-	if r.ctx.Err() != nil {
+	if r.ctx.Err() != nil && step.Do != loop.RunTools { // calls get their results also then
 		return r.aborted()
 	}
 	if r.halt != "" {

@@ -146,7 +146,8 @@ func (r *run) runBatch(cut context.Context, batch []*call) verdict {
 		ctx := r.ctx
 		if c.effect == tool.Pure {
 			ctx = cut
-		} else if c.known == nil {
+		} else if c.known == nil && r.ctx.Err() == nil {
+			r.commanded = r.commanded || r.cfg.Tools.Access(c.Name, c.Input).Kind == tool.AccessShell
 			r.emit(&session.Intent{Call: c.ID, Name: c.Name, Effect: string(c.effect), Input: c.Input})
 		}
 		running.Go(func() { r.work(ctx, c, updates) })
@@ -198,9 +199,12 @@ func (r *run) work(ctx context.Context, c *call, updates chan<- update) {
 		return
 	}
 	progress := func(text string) { updates <- update{call: c, text: text} }
+	begins := ctx.Err() == nil || r.early.of(c) != nil
 	done := func(result tool.Result, took time.Duration) {
 		u := update{call: c, result: &result, took: took}
-		r.postToolUse(ctx, c, &u)
+		if begins { // of others there is nothing to say
+			r.postToolUse(ctx, c, &u)
+		}
 		updates <- u
 	}
 	if e := r.early.of(c); e != nil {

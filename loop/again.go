@@ -24,7 +24,7 @@ const AskForm Transition = "malformed_tool_use_retry"
 var askForm = &Recovery{
 	Name: AskForm,
 	Doc: Doc{
-		Cause:  "a tool call could not be read as JSON",
+		Cause:  "a tool call could not be read: its name, or its input",
 		Action: "take it back and ask for the call again",
 		End:    "again unreadable: malformed_tool_use_exhausted",
 	},

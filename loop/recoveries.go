@@ -124,7 +124,7 @@ func (n Nudge) Text(tail string) string {
 	case NudgeAnswer:
 		return "Your last answer was empty. Go on with the task, or say what the result is."
 	case NudgeMalformed:
-		return "Your tool call could not be read as JSON and was not run. Make it again."
+		return "Your tool call could not be read (its name, or the JSON of its input) and was not run. Make it again."
 	}
 	return ""
 }

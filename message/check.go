@@ -18,6 +18,7 @@ const (
 	RuleText         Rule = "text"          // no empty or white-space text
 	RuleUniqueID     Rule = "unique_id"     // a call's id occurs once
 	RuleID           Rule = "id"            // ids are letters, digits, _ and -
+	RuleName         Rule = "name"          // a call names its tool, in letters, digits, _ and -
 	RuleInput        Rule = "input"         // a call's input is a JSON object
 	RuleUnanswered   Rule = "unanswered"    // every call has its result in the next user turn
 	RuleOrphan       Rule = "orphan"        // no result without its call in the turn before
@@ -203,6 +204,9 @@ func (c *checker) call(i, j int, m *Message, b *Block) {
 	}
 	c.ids[b.ID] = struct{}{}
 	c.calls = append(c.calls, b.ID)
+	if !ValidName(b.Name) {
+		c.add(i, j, RuleName, "name %q", b.Name)
+	}
 	if !m.inputsValid() {
 		c.add(i, j, RuleInput, "input is not an object")
 	}
@@ -297,6 +301,10 @@ func isThinking(t BlockType) bool { return t == Thinking || t == RedactedThinkin
 func foreign(b *Block, model string) bool {
 	return model != "" && b.Model != "" && b.Model != model
 }
+
+// ValidName reports whether name can be the name of a tool: the API wants letters,
+// digits, _ and -, and refuses every later request with another one in it.
+func ValidName(name string) bool { return validID(name) }
 
 // validID holds the API's pattern for tool ids: letters, digits, _ and -.
 func validID(id string) bool {

@@ -155,16 +155,7 @@ func (r *repairer) cleanCall(t *turn, b Block) Block {
 		t.calls = map[string]string{}
 	}
 	old := b.ID
-	id := strings.Map(func(c rune) rune {
-		if c < 128 && idByte(byte(c)) {
-			return c
-		}
-		return '_'
-	}, old)
-	id = id[:min(len(id), 100)]
-	if id == "" {
-		id = "call"
-	}
+	id := mended(old, "call", 100) // with room for a number
 	for base, n := id, 2; r.ids[id]; n++ {
 		id = base + "_" + strconv.Itoa(n)
 	}
@@ -176,11 +167,29 @@ func (r *repairer) cleanCall(t *turn, b Block) Block {
 		r.fix(t, RuleUniqueID, "id %q is sent as %q", old, id)
 		b.ID, b.Raw = id, nil
 	}
+	if !ValidName(b.Name) {
+		r.fix(t, RuleName, "tool name %q", b.Name)
+		b.Name, b.Raw = mended(b.Name, "unnamed", 128), nil
+	}
 	if !IsObject(b.Input) {
 		r.fix(t, RuleInput, "input of %q is not an object", id)
 		b.Input, b.Raw = wrapInput(b.Input), nil
 	}
 	return b
+}
+
+// mended is an id or a name as the API accepts it: otherwise if nothing is left.
+func mended(text, otherwise string, most int) string {
+	text = strings.Map(func(c rune) rune {
+		if c < 128 && idByte(byte(c)) {
+			return c
+		}
+		return '_'
+	}, text)
+	if text == "" {
+		return otherwise
+	}
+	return text[:min(len(text), most)]
 }
 
 // wrapInput gives broken input back in the form that the API's documentation

@@ -138,6 +138,24 @@ func (s Store) List() ([]Summary, error) {
 	return out, nil
 }
 
+// Old returns the sessions of all projects on which nobody worked for longer
+// than age, oldest first, also those into which nothing was written.
+func (s Store) Old(age time.Duration, now time.Time) ([]Summary, error) {
+	paths, err := filepath.Glob(filepath.Join(s.Dir, "*", "*.jsonl"))
+	if err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	var out []Summary
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil && now.Sub(info.ModTime()) > age {
+			id := strings.TrimSuffix(filepath.Base(path), ".jsonl")
+			out = append(out, Summary{ID: id, Path: path, Modified: info.ModTime(), Size: info.Size()})
+		}
+	}
+	slices.SortFunc(out, func(a, b Summary) int { return a.Modified.Compare(b.Modified) })
+	return out, nil
+}
+
 // Latest returns the ID of the session of the project that was worked on last.
 func (s Store) Latest() (string, error) {
 	list, err := s.List()

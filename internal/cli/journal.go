@@ -24,6 +24,7 @@ type wanted struct {
 	fork bool
 	wait time.Duration // for a session that another process holds
 
+	keep    string // how long sessions are kept that nobody uses; empty: for ever
 	failing string // what to do when the session can no longer be saved
 }
 
@@ -42,6 +43,7 @@ func (o *wanted) register(f *pflag.FlagSet) {
 	f.StringVarP(&o.name, "name", "n", "", "name the session; --resume finds it by its name")
 	f.DurationVar(&o.wait, "wait-for-session", 0, "wait until no other process works on the session, at most so long (alone: "+someTime+")")
 	f.Lookup("wait-for-session").NoOptDefVal = someTime
+	f.StringVar(&o.keep, "keep-sessions", "", "delete sessions, of all folders, that nobody used for so long, such as 30d (default $"+keepVariable+", else none)")
 	f.StringVar(&o.failing, "on-journal-failure", failingContinue, "when the session can no longer be saved, as on a full disk: continue unsaved, or stop")
 }
 
@@ -83,7 +85,11 @@ func (s *setup) journal(w *world, o *options) error {
 		return nil
 	}
 	store := w.store()
-	path, err := "", error(nil)
+	keep, err := keepFor(w, o)
+	if err != nil {
+		return err
+	}
+	path := ""
 	switch {
 	case o.goOn:
 		path, err = store.Latest()
@@ -110,6 +116,7 @@ func (s *setup) journal(w *world, o *options) error {
 	if err != nil {
 		return s.unopened(w, err)
 	}
+	s.forget(store, keep)
 	s.path = s.config.Journal.Path()
 	files := session.FilesOf(s.path)
 	s.config.Files = &files

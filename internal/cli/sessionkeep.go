@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -127,17 +126,20 @@ func (p *past) search(out io.Writer, text string) (found int, err error) {
 }
 
 func sessionRemove(w *world) *cobra.Command {
-	var yes bool
+	var yes, all bool
 	var older string
 	cmd := &cobra.Command{
 		Use:     "rm [ID]…",
-		Short:   "delete sessions; without --yes it shows only which ones",
+		Short:   "delete sessions; without --yes it shows which ones, and asks on a terminal",
 		Example: "  daruma session rm 3f2a71 --yes\n  daruma session rm --older-than 30d --yes",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if (len(args) == 0) == (older == "") {
 				return errors.New("name the sessions, or an age with --older-than")
 			}
-			paths, err := w.doomed(args, older)
+			if all && older == "" {
+				return errors.New("--all-folders needs --older-than")
+			}
+			paths, err := w.doomed(args, older, all)
 			if err != nil {
 				return err
 			}
@@ -146,12 +148,13 @@ func sessionRemove(w *world) *cobra.Command {
 		ValidArgsFunction: completeSessions(w),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "delete them")
+	cmd.Flags().BoolVar(&all, "all-folders", false, "with --older-than: the sessions of all folders")
 	cmd.Flags().StringVar(&older, "older-than", "", "all sessions of this folder that nobody used for so long, such as 30d or 12h")
 	return cmd
 }
 
 // doomed are the files of the sessions that are to go.
-func (w *world) doomed(ids []string, older string) ([]string, error) {
+func (w *world) doomed(ids []string, older string, all bool) ([]string, error) {
 	var paths []string
 	for _, id := range ids {
 		_, path, err := w.find(id)
@@ -165,13 +168,16 @@ func (w *world) doomed(ids []string, older string) ([]string, error) {
 	}
 	age, err := parseAge(older)
 	if err != nil {
-		return nil, usage(err)
+		return nil, usage(fmt.Errorf("--older-than %w", err))
 	}
 	store, err := w.sessions()
 	if err != nil {
 		return nil, err
 	}
 	list, err := store.List()
+	if all {
+		list, err = store.Old(age, time.Now())
+	}
 	if err != nil {
 		return nil, fail(exitInput, "make the folder readable", "%v", err)
 	}
@@ -181,20 +187,6 @@ func (w *world) doomed(ids []string, older string) ([]string, error) {
 		}
 	}
 	return paths, nil
-}
-
-// parseAge reads a duration that may be in days.
-func parseAge(text string) (time.Duration, error) {
-	age, err := time.ParseDuration(text)
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		var n int
-		n, err = strconv.Atoi(days)
-		age = time.Duration(n) * 24 * time.Hour
-	}
-	if err != nil || age < 0 || age > 100*365*24*time.Hour {
-		return 0, fmt.Errorf("--older-than %q: an age such as 30d or 12h is needed", text)
-	}
-	return age, nil
 }
 
 func remove(w *world, paths []string, yes bool) error {
@@ -214,6 +206,9 @@ func remove(w *world, paths []string, yes bool) error {
 			return written(err)
 		}
 	}
+	if sure := !yes && kept < len(paths) && w.agrees(fmt.Sprintf("Delete %s?", count(len(paths)-kept, "session"))); sure {
+		return remove(w, paths, true)
+	}
 	switch {
 	case kept > 0:
 		return fail(exitFailed, "end what works on them, or make them writable, and say it again", "%s cannot be deleted", count(kept, "session"))
@@ -221,6 +216,16 @@ func remove(w *world, paths []string, yes bool) error {
 		return nil
 	}
 	return fail(exitFailed, "say it again with --yes", "nothing was deleted")
+}
+
+// agrees asks the person at the terminal; nobody there means no.
+func (w *world) agrees(question string) bool {
+	if !w.Terminal {
+		return false
+	}
+	fmt.Fprint(w.Stderr, question+" y/N ")
+	answer := strings.ToLower(strings.TrimSpace(readLine(w.Stdin)))
+	return answer == "y" || answer == "yes"
 }
 
 func sessionExport(w *world) *cobra.Command {

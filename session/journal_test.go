@@ -289,3 +289,66 @@ func BenchmarkAppendSync(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkTurnSync appends the events of one turn with a call, synced where a
+// run syncs them, and beside it the same bytes with as many bare syncs, and with
+// one.
+func BenchmarkTurnSync(b *testing.B) {
+	text := strings.Repeat("word ", 400)
+	answer := &message.Message{ID: "m2", Role: message.Assistant, Blocks: []message.Block{{Type: message.Text, Text: text}}}
+	turn := []struct {
+		body Body
+		sync bool
+	}{
+		{&Decision{Outcome: "fits", Step: "sample"}, false}, {&Begin{Attempt: 1, Model: "m"}, false},
+		{&Commit{Attempt: 1, Message: answer}, true}, {&Decision{Outcome: "called", Step: "run tools"}, false},
+		{&Permission{Call: "c", Allowed: true}, false}, {&Intent{Call: "c", Effect: "unsafe"}, true}, {&Intent{Call: "c", Effect: "unsafe", Group: 9}, true},
+		{&Result{Call: "c", Block: message.TextResult("c", text, false)}, true}, {&Results{ID: "m3", Calls: []string{"c"}}, false},
+	}
+	j, err := Store{Dir: b.TempDir(), Project: "/p"}.Create("one")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer j.Close()
+	b.Run("journal", func(b *testing.B) {
+		for b.Loop() {
+			for _, step := range turn {
+				err := j.Append(Event{Version: 1, Seq: 1, Body: step.body})
+				if step.sync && err == nil {
+					err = j.Sync()
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+	var lines [][]byte
+	for _, step := range turn {
+		line, err := Encode(Event{Version: 1, Seq: 1, Body: step.body})
+		if err != nil {
+			b.Fatal(err)
+		}
+		lines = append(lines, line)
+	}
+	for _, syncs := range []string{"bare_same_syncs", "bare_one_sync"} {
+		b.Run(syncs, func(b *testing.B) {
+			f, err := os.Create(filepath.Join(b.TempDir(), "f"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer f.Close()
+			for b.Loop() {
+				for i, line := range lines {
+					_, err := f.Write(line)
+					if last := i == len(lines)-1; err == nil && (syncs == "bare_same_syncs" && turn[i].sync || syncs == "bare_one_sync" && last) {
+						err = f.Sync()
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}

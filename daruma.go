@@ -144,6 +144,7 @@ type Agent struct {
 	speed   retry.Speed // of the session
 	// failedSummaries counts in a row; see failuresToStop.
 	failedSummaries int
+	declined        int // estimate of the conversation when a compaction of it was cancelled; see unwanted
 
 	mu      sync.Mutex
 	current *run

@@ -3,6 +3,7 @@ package daruma
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ func (r *run) finish(step loop.Step) {
 		state = session.Cancelled
 	}
 	r.close(state)
-	if aborted && r.base.Err() != nil && r.aborted().Cause == loop.ByUser {
+	if aborted && r.base.Err() != nil && r.aborted().Cause == loop.ByUser && !r.noted() {
 		r.say(message.NewSynthetic(r.history.NextID(), interruptNote))
 	}
 	if step.Reason == loop.AbortedTools && r.turn >= r.cfg.MaxTurns {
@@ -65,6 +66,20 @@ func (r *run) finish(step loop.Step) {
 	}
 	r.mourn(end)
 	r.emit(end)
+}
+
+// noted reports whether the model was told of an interrupt since it last
+// answered: more of the same would only swell the prompt.
+func (r *run) noted() bool {
+	for _, m := range slices.Backward(r.history.Messages) {
+		switch {
+		case m.Role == message.Assistant && m.Failure == nil:
+			return false
+		case m.Synthetic && m.PlainText() == interruptNote:
+			return true
+		}
+	}
+	return false
 }
 
 // cleanupTime bounds what runs after an interrupt: the person waits.

@@ -146,8 +146,8 @@ func (r *run) measure(step loop.Step) loop.Outcome {
 	req := r.build(r.source())
 	window := r.scale.window(req.Model, r.cfg.Window)
 	size := fit(r.scale, req, window)
-	if size == loop.Over && r.failedSummaries >= failuresToStop {
-		size = loop.Fits // what failed so often is not tried before it must be
+	if size == loop.Over && (r.failedSummaries >= failuresToStop || r.unwanted()) {
+		size = loop.Fits // what failed so often, or was cancelled, is not tried before it must be
 	}
 	return loop.Outcome{Kind: loop.Measured, Fit: size}
 }

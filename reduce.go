@@ -27,7 +27,11 @@ const (
 func (r *run) reduce(step loop.Step) loop.Outcome {
 	next, err := r.rung(step.Rung)
 	if r.ctx.Err() != nil {
-		return r.aborted()
+		o := r.aborted()
+		if o.Cause == loop.ByUser {
+			r.Agent.declined = message.Estimate(r.history.Messages)
+		}
+		return o
 	}
 	before, after := message.Estimate(r.history.Messages), message.Estimate(next)
 	if err == nil && after > before-before/progressShare {
@@ -103,7 +107,15 @@ const (
 	failuresToStop = 3 // failed summaries in a row, in a session: none is tried before it is due
 	refillTurns    = 3 // a window that is full again within so many turns …
 	refillsToStop  = 3 // … so many times in a row ends the run
+	declinedGrowth = 10
 )
+
+// unwanted reports whether the person cancelled a compaction, and the
+// conversation has not grown by a tenth since: then none is begun before the
+// provider demands it.
+func (r *run) unwanted() bool {
+	return r.declined > 0 && message.Estimate(r.history.Messages) < r.declined+r.declined/declinedGrowth
+}
 
 // refilled counts summaries that did not last.
 func (r *run) refilled(step loop.Step) loop.Outcome {
@@ -139,6 +151,7 @@ func (r *run) unchanged(step loop.Step, why error) loop.Outcome {
 
 // replace puts next in the place of the conversation.
 func (r *run) replace(step loop.Step, next []*message.Message, before, after int) {
+	r.Agent.declined = 0
 	old := make(map[string]bool, len(r.history.Messages))
 	for _, m := range r.history.Messages {
 		old[m.ID] = true

@@ -17,8 +17,9 @@ var systemText string
 const maxInstructions = 32 << 10
 
 // systemPrompt returns the parts of the system prompt, what never changes
-// first, and notes for the person about instructions that were cut or unreadable.
-func systemPrompt(w *world) (parts, notes []string) {
+// first; alone says that nobody can be asked. Beside them are notes for the
+// person about instructions that were cut or unreadable.
+func systemPrompt(w *world, alone bool) (parts, notes []string) {
 	text, notes := instructions(w.Dir)
 	parts = []string{strings.TrimSpace(systemText)}
 	if text != "" {
@@ -27,6 +28,9 @@ func systemPrompt(w *world) (parts, notes []string) {
 	env := fmt.Sprintf("Working directory: %s\nPlatform: %s/%s\nDate: %s\n", w.Dir, runtime.GOOS, runtime.GOARCH, time.Now().Format(time.DateOnly))
 	if readable(filepath.Join(w.Dir, ".git")) {
 		env += "The working directory is a git repository.\n"
+	}
+	if alone {
+		env += "Nobody can answer questions in this run: decide yourself, do the work, and say in the end what was done and what was not.\n"
 	}
 	return append(parts, env), notes
 }

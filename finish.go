@@ -50,7 +50,7 @@ func (r *run) finish(step loop.Step) {
 	end := &session.End{
 		Reason: step.Reason, IsError: step.Reason.IsError(), Text: joinParts(r.parts), Stop: r.stopped, Turns: r.turn,
 		Took: time.Since(r.began), API: r.bill.api, Total: r.bill.total, Wasted: r.bill.waste,
-		Recovered: r.healed, Denials: r.denials, Next: nextStep(step.Reason),
+		Recovered: r.healed, Denials: r.denials, Next: nextStep(step.Reason), Name: r.history.Name,
 	}
 	if step.Surface {
 		end.Failure = r.surfaced(step)

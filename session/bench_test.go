@@ -12,7 +12,8 @@ import (
 
 // sessionOf writes a journal of about so many megabytes: answers and results of
 // a few kilobytes, and a compaction after each megabyte and a half.
-func sessionOf(b *testing.B, megabytes int) string {
+func sessionOf(b testing.TB, megabytes int) string {
+	b.Helper()
 	path := filepath.Join(b.TempDir(), "s.jsonl")
 	f, err := os.Create(path)
 	if err != nil {

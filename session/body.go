@@ -374,5 +374,6 @@ type End struct {
 	Recovered int            `json:"recovered"`
 	Denials   []Denial       `json:"denials,omitzero"`
 	Next      string         `json:"next,omitzero"`    // what a person can do now
+	Name      string         `json:"name,omitzero"`    // of the session, so that a list finds it here
 	NextAt    time.Time      `json:"next_at,omitzero"` // when trying again is worth it
 }

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/daruma-agent/daruma/message"
 )
 
 // Find looks for the file of a session by its ID, the name that people gave it,
@@ -100,51 +98,4 @@ func nameOf(path string) string {
 		return nil
 	})
 	return name
-}
-
-// Outline is what a session amounts to, without its conversation.
-type Outline struct {
-	History *History // has no messages
-	Prompt  string   // what a person asked first
-	Damaged int      // lines
-}
-
-// Look reads the outline of the session at path. It is what a list needs, and
-// costs little more than reading the file.
-func Look(path string) (*Outline, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("look at session: %w", err)
-	}
-	defer f.Close()
-	l := newLoader(f)
-	out := &Outline{History: l.h}
-	err = scan(f, func(at span, line []byte) error {
-		if out.Prompt == "" {
-			if h, _, ok := glance(line); !ok || h.kind == TypeMessage {
-				if e, err := Decode(line); err == nil {
-					out.Prompt = typed(e)
-				}
-			}
-		}
-		return l.take(at, line)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look at session %s: %w", path, err)
-	}
-	l.h.Messages = nil
-	if err := l.fill(); err != nil {
-		l.h.End = nil // what it says cannot be read
-	}
-	out.Damaged = l.damaged
-	return out, nil
-}
-
-// typed is what a person said in e; empty if it is something else.
-func typed(e Event) string {
-	b, ok := e.Body.(*Message)
-	if !ok || b.Message == nil || b.Message.Role != message.User || b.Message.Synthetic {
-		return ""
-	}
-	return b.Message.PlainText()
 }

@@ -18,9 +18,9 @@ import (
 
 // What users of agents have reported about sessions, interrupts and ends, by the
 // number that the project gives each report. Others stand where they can be
-// tried best: C108, C170 and C250 with the real binary in cmd/daruma, C018,
-// C064, C102, C110, C145, C146, C173 and C218 as scripts in internal/cli, C109,
-// C171, C254 and C255 in session.
+// tried best: C108, C170 and C250 with the real binary in cmd/daruma, C064,
+// C102, C145, C146 and C218 as scripts in internal/cli, C109, C110, C171, C173,
+// C254 and C255 in session.
 
 // resumed is a lab that goes on from these messages.
 func resumed(script string, messages ...*message.Message) lab {
@@ -55,6 +55,27 @@ func called(id, name, input string) *message.Message {
 	return &message.Message{ID: "m" + id, Role: message.Assistant, Model: "claude-a", Blocks: []message.Block{
 		{Type: message.Text, Text: "I look."}, {Type: message.ToolUse, ID: id, Name: name, Input: []byte(input)},
 	}}
+}
+
+// TestC018: a run that ended on an exhausted quota after three retries was
+// reported as a success. "Reset after 0s" is no reason to ask at once.
+func TestC018(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		agent, finish := simulated(t, "step s always\n  status 429 json `"+
+			`{"error":{"code":429,"message":"You have exhausted your capacity on this model. Your quota will reset after 0s.","status":"RESOURCE_EXHAUSTED"}}`+
+			"`\n", both(tries(3), chain("claude-a")))
+		began := time.Now()
+		result, err := daruma.Collect(agent.Run(t.Context(), "Do the task."))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Reason != loop.APIError || !result.IsError || result.Err() == nil {
+			t.Errorf("it ended with %s", result.Reason)
+		}
+		if n := len(finish().Requests); n < 1 || n > 4 || n > 1 && time.Since(began) < time.Duration(n-1)*400*time.Millisecond {
+			t.Errorf("%d requests within %s", n, time.Since(began))
+		}
+	})
 }
 
 // TestC063: a summary replaced the beginning, and the tail that was kept starts

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,6 +47,14 @@ func TestClaudeCodeResumes(t *testing.T) {
 	}
 	script := filepath.Join(t.TempDir(), "good.fault")
 	write(t, script, []byte("model\n  rule good\n    say \"Good.\"\n"))
+	// What this version does with a file without a fault is its own affair: fields
+	// that the judge does not know yet. Only what comes on top counts.
+	sound := &broken{t: t, format: Claude, lines: everyday(t, Claude)}
+	sound.sign()
+	usual := (&claudeRun{t: t, daruma: daruma, script: script, file: sound.data()}).resume()
+	if t.Logf("without a fault: %s", usual); usual.code != 0 || usual.said != "Good." {
+		t.Fatal("a sound file is not resumed")
+	}
 	try := func(name string, lines []string, spots spotsOf, breakIt func(*broken)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -56,12 +65,11 @@ func TestClaudeCodeResumes(t *testing.T) {
 			asItWas := (&claudeRun{t: t, daruma: daruma, script: script, file: b.data()}).resume()
 			fixed := (&claudeRun{t: t, daruma: daruma, script: script, file: healed(t, f)}).resume()
 			t.Logf("broken: %s; healed: %s", asItWas, fixed)
-			if !fixed.good() {
+			if !fixed.like(usual) {
 				t.Errorf("the healed file: %s\n%s", fixed, f.Diff())
 			}
 		})
 	}
-	try("without a fault", everyday(t, Claude), spots[Claude], func(*broken) {})
 	for _, fault := range faults {
 		for _, format := range fault.formats {
 			if format == Claude {
@@ -139,7 +147,19 @@ type claudeEnd struct {
 	requests   int
 }
 
-func (e claudeEnd) good() bool { return e.code == 0 && e.said == "Good." && len(e.violations) == 0 }
+// like reports whether it went on, and broke no rule that is not broken usually.
+func (e claudeEnd) like(usual claudeEnd) bool {
+	known := map[string]bool{}
+	for _, v := range usual.violations {
+		known[ruleOf(v)] = true
+	}
+	return e.code == 0 && e.said == "Good." && !slices.ContainsFunc(e.violations, func(v string) bool { return !known[ruleOf(v)] })
+}
+
+func ruleOf(violation string) string {
+	rule, _, _ := strings.Cut(violation, ":")
+	return rule
+}
 
 func (e claudeEnd) String() string {
 	return fmt.Sprintf("exit %d, %d requests, %d violations %.300q, said %.200q", e.code, e.requests, len(e.violations), e.violations, e.said)
@@ -224,14 +244,14 @@ func (r *claudeRun) serve() (url string, report func() claudeEnd) {
 			_ = cmd.Wait() // it fails if there were violations
 			var got struct {
 				Requests   []any
-				Violations []struct{ Rule, Message string }
+				Violations []struct{ Rule, Detail string }
 			}
 			if err := json.Unmarshal(bytes.TrimSpace(text.Bytes()), &got, json.MatchCaseInsensitiveNames(true)); err != nil {
 				r.t.Errorf("the report: %v\n%s", err, text.String())
 			}
 			e.requests = len(got.Requests)
 			for _, v := range got.Violations {
-				e.violations = append(e.violations, v.Rule+": "+v.Message)
+				e.violations = append(e.violations, v.Rule+": "+v.Detail)
 			}
 		})
 		return e

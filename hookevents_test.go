@@ -229,7 +229,7 @@ model
 			t.Errorf("no %q in %q", want, got)
 		}
 	}
-	if got[0] != "SessionStart" || got[1] != "UserPromptSubmit" || got[len(got)-1] != "SessionEnd" {
+	if got[0] != "SessionStart" || got[1] != "UserPromptSubmit" || !slices.Contains(got[len(got)-3:], "SessionEnd") { // hooks that nobody waits for end when they end
 		t.Errorf("the order is odd: %q", got)
 	}
 	if slices.Contains(got, "Stop  story.agent-1") {

@@ -253,8 +253,11 @@ func (r *run) decide(state loop.State, o loop.Outcome) (loop.State, loop.Step) {
 // act performs one step and reports what came of it.
 func (r *run) act(step loop.Step) loop.Outcome {
 	defer r.enter(step.Do)()
-	if r.ctx.Err() != nil && step.Do != loop.RunTools { // calls get their results also then
-		return r.aborted()
+	if r.ctx.Err() != nil {
+		// Calls get their results also then, unless a resume must see the true state (R88).
+		if o := r.aborted(); step.Do != loop.RunTools || o.Cause == loop.ByShutdown {
+			return o
+		}
 	}
 	if r.halt != "" {
 		return loop.Outcome{Kind: loop.Aborted, Cause: loop.ByHook}

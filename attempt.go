@@ -172,7 +172,17 @@ func (t *attempt) broken(keepText int) loop.Outcome {
 	case t.keepsText(keepText):
 		return loop.Outcome{Kind: loop.Broken, Cut: loop.CutText}
 	}
-	return loop.Outcome{Kind: loop.Failed, Failure: t.failure.Kind}
+	return loop.Outcome{Kind: loop.Failed, Failure: t.failure.Kind, Tool: t.badTool() != ""}
+}
+
+// badTool is the tool whose description the provider refused; "" if it is not
+// about one, or there is no other.
+func (t *attempt) badTool() string {
+	i := t.failure.Numbers.Tool - 1
+	if t.failure.Kind != failure.InvalidRequest || i < 0 || i >= len(t.request.Tools) || len(t.request.Tools) == 1 {
+		return ""
+	}
+	return t.request.Tools[i].Name
 }
 
 // breaks are the failures in the middle of a stream that say nothing against
@@ -273,8 +283,11 @@ func (r *run) settle(o loop.Outcome, step loop.Step) {
 		r.nudge(step.Nudge, "")
 	default:
 		r.retract(t, o.String())
-		if o.Failure == failure.ToolPairing {
+		switch {
+		case o.Failure == failure.ToolPairing:
 			r.mismatch(t)
+		case step.Transition == loop.DropTool:
+			r.dropTool(t)
 		}
 		r.nudge(step.Nudge, "")
 	}
@@ -347,6 +360,16 @@ func (r *run) retract(t *attempt, cause string) {
 	t.early.discard(errDiscarded)
 	r.bill.wasted(t)
 	r.emit(&session.Retract{Attempt: t.number, Cause: cause, Failure: t.failure, Rule: t.rule, Lost: t.shown(), Spent: t.spent()})
+}
+
+// dropTool leaves the tool that was refused out of the requests of this agent.
+func (r *run) dropTool(t *attempt) {
+	name := t.badTool()
+	if r.Agent.dropped == nil {
+		r.Agent.dropped = map[string]bool{}
+	}
+	r.Agent.dropped[name] = true
+	r.notice(session.Warning, "the provider does not accept the tool %s, which is left out from now on: %s", name, t.failure.Message)
 }
 
 // mismatchTail is how many messages of a refused conversation are noted.

@@ -141,7 +141,8 @@ type Agent struct {
 	history *session.History
 	state   loop.State // of the last run: session-wide counts
 	scale   scale
-	speed   retry.Speed // of the session
+	speed   retry.Speed     // of the session
+	dropped map[string]bool // tools that the provider does not accept
 	// failedSummaries counts in a row; see failuresToStop.
 	failedSummaries int
 	declined        int // estimate of the conversation when a compaction of it was cancelled; see unwanted

@@ -1,6 +1,7 @@
 package daruma
 
 import (
+	"slices"
 	"time"
 
 	"github.com/daruma-agent/daruma/failure"
@@ -27,7 +28,7 @@ func (r *run) buildFor(name string, source model.Source) *model.Request {
 	draft := r.core.Draft(r.state)
 	info := model.Lookup(name)
 	req := &model.Request{
-		Model: name, System: r.cfg.System, Tools: r.cfg.Tools.Specs(),
+		Model: name, System: r.cfg.System, Tools: r.specs(),
 		MaxTokens: r.room(info, draft), Thinking: r.cfg.Thinking, Source: source,
 		Fast: r.cfg.Fast && !r.slow && r.speed.At(time.Now()) == "on",
 	}
@@ -68,6 +69,11 @@ func loopWithoutThinking(msgs []*message.Message) bool {
 	}
 	first := msgs[begin].Blocks[0].Type
 	return first != message.Thinking && first != message.RedactedThinking
+}
+
+// specs describes the tools to the model, without those that the provider refused.
+func (r *run) specs() []model.Tool {
+	return slices.DeleteFunc(r.cfg.Tools.Specs(), func(t model.Tool) bool { return r.dropped[t.Name] })
 }
 
 // room is the output room to ask for: the user's choice, else little at first

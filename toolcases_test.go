@@ -59,6 +59,17 @@ func TestToolCases(t *testing.T) {
 			t.Errorf("it is %s, %s", e.Kind, e.Retry)
 		}
 	})
+	t.Run("C233 one tool with a schema that is refused", func(t *testing.T) {
+		refuse := `status 400 invalid_request_error "tools.1.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12"`
+		p := lab{script: "step bad\n  when offers Write\n  " + refuse + "\nmodel\n  rule done\n    say \"Good.\"\n"}.play(t)
+		p.must(t, loop.Completed)
+		if n := len(p.sent); n != 2 || len(p.sent[1].Tools) != 1 || p.sent[1].Tools[0].Name != "Read" {
+			t.Errorf("%d requests", n)
+		}
+		if n := of[*session.Notice](p); len(n) != 1 || !strings.Contains(n[0].Text, "does not accept the tool Write") {
+			t.Errorf("notices: %+v", n)
+		}
+	})
 	t.Run("C206 a command that breaks the network", testBrokenNetwork)
 	t.Run("C277 one of 27 fails", testOneOfMany)
 }

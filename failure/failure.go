@@ -82,6 +82,7 @@ type Numbers struct {
 	LimitItems  int `json:"limit_items,omitzero"` // images per request
 	Message     int `json:"message,omitzero"`     // 1 + index of the message that offends
 	Block       int `json:"block,omitzero"`       // 1 + index of the block in it
+	Tool        int `json:"tool,omitzero"`        // 1 + index of the tool that offends
 
 	Used        int     `json:"used,omitzero"`              // of Limit, in its window
 	QuotaWindow string  `json:"quota_window,omitzero"`      // "day", "week", "month", "5h", "hour"; "" is a minute or less, or not said

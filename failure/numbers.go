@@ -227,11 +227,12 @@ func (n *Numbers) compare(text string) {
 
 var (
 	position  = pattern(`\b(?:messages?|contents?|input)(?:\.|\[)(\d{1,5})\]?(?:\.(?:content|parts)(?:\.|\[)(\d{1,5}))?`)
+	toolAt    = pattern(`\btools(?:\.|\[)(\d{1,4})\]?\.`)
 	codeNoted = pattern(`\((\d{4})\)\s*(?:$|["'])|\[(\d{4})\]`)
 	noneAtAll = pattern(`\blimit: 0\b|"quota_limit_value": ?"0"|quotavalue['"]?: ?['"]0['"]|\(0/0 used\)`)
 )
 
-// place notes which message and block the failure points at, the vendor's own
+// place notes which message, block or tool the failure points at, the vendor's own
 // code number, and whether the plan holds nothing at all.
 func (e *evidence) place(n *Numbers, text string) {
 	if m := position().FindStringSubmatch(text); m != nil {
@@ -241,6 +242,10 @@ func (e *evidence) place(n *Numbers, text string) {
 			j, _ := strconv.Atoi(m[2])
 			n.Block = j + 1
 		}
+	}
+	if m := toolAt().FindStringSubmatch(text); m != nil {
+		i, _ := strconv.Atoi(m[1])
+		n.Tool = i + 1
 	}
 	if v := e.fields["code"]; v >= 1000 && v < 1e6 {
 		n.Code = int(v)

@@ -102,6 +102,7 @@ type Outcome struct {
 	Cut     Cut          // of Truncated, Broken and Paused
 	Full    bool         // of Truncated: there is no more output room to give
 	Failure failure.Kind // of Failed and Overloaded
+	Tool    bool         // of Failed: it is about one tool, which can be left out
 	Cause   Cause        // of Aborted
 	Budget  Budget       // of BudgetReached
 }

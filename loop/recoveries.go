@@ -49,6 +49,7 @@ const maxRecoveries = 24
 var table = []*Recovery{
 	stripThinking,
 	flatten,
+	dropTool,
 	escalate,
 	continueOutput,
 	repeatCall,

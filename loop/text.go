@@ -35,6 +35,8 @@ func (o Outcome) Name() string {
 	switch {
 	case o.Kind == Measured:
 		name += " " + fitNames[o.Fit]
+	case o.Tool:
+		name += " tool"
 	case o.Cut != Whole:
 		name += " " + cutNames[o.Cut]
 	case o.Cause != NoCause:

@@ -39,6 +39,9 @@ func outcomes(phase Action, kinds []failure.Kind) []Outcome {
 			for _, k := range kinds {
 				out = append(out, Outcome{Kind: kind, Failure: k})
 			}
+			if kind == Failed {
+				out = append(out, Outcome{Kind: kind, Failure: failure.InvalidRequest, Tool: true})
+			}
 		default:
 			out = append(out, Outcome{Kind: kind})
 		}
@@ -120,7 +123,7 @@ var representatives = []failure.Kind{
 // small keeps the walk short without losing a kind of state: no limit above
 // two, one model to fall back to.
 var small = map[Transition]int{
-	Fallback: 1, ContinueOutput: 1, RepeatCall: 1, ContinueBroken: 1, AskAgain: 1, ResumePause: 1, HookBlocked: 1, AfterRefusal: 1,
+	Fallback: 1, ContinueOutput: 1, RepeatCall: 1, ContinueBroken: 1, AskAgain: 1, ResumePause: 1, HookBlocked: 1, AfterRefusal: 1, DropTool: 1,
 }
 
 // halves turn some recoveries off, so that the walk takes a second instead of
@@ -128,7 +131,7 @@ var small = map[Transition]int{
 // in its way. go test ./loop -full walks with all of them at once.
 var halves = map[string][]Transition{
 	"around the context": {AfterRefusal, Flatten, StripThinking, AskForm, ResumePause, RepeatCall},
-	"around the answer":  {BreakLoop, CollapseDrain, ProactiveCompact, WindowCompact, ContinueBroken, AskAgain, StripMedia},
+	"around the answer":  {BreakLoop, DropTool, CollapseDrain, ProactiveCompact, WindowCompact, ContinueBroken, AskAgain, StripMedia},
 }
 
 func TestWalk(t *testing.T) {
@@ -242,7 +245,7 @@ func TestImpossibleOutcomesEndTheRun(t *testing.T) {
 // first and when recoveries are spent. Read the difference before you accept it.
 func TestGolden(t *testing.T) {
 	tiny := maps.Clone(small)
-	for _, name := range []Transition{AfterRefusal, BreakLoop, RepeatCall, ContinueBroken, Flatten, StripMedia, AskAgain, AskForm, ResumePause} {
+	for _, name := range []Transition{AfterRefusal, BreakLoop, DropTool, RepeatCall, ContinueBroken, Flatten, StripMedia, AskAgain, AskForm, ResumePause} {
 		tiny[name] = 0
 	}
 	rows := map[string][]failure.Kind{}
@@ -259,7 +262,7 @@ func TestGolden(t *testing.T) {
 	walk(New(tiny), failure.Kinds, add)
 	walk(New(map[Transition]int{
 		Escalate: 0, ContinueOutput: 0, ProactiveCompact: 0, ReactiveCompact: 0, SkeletonCompact: 0, StripThinking: 0,
-		CollapseDrain: 0, AfterRefusal: 1, RepeatCall: 1, ContinueBroken: 1, AskAgain: 1, ResumePause: 1,
+		CollapseDrain: 0, AfterRefusal: 1, DropTool: 1, RepeatCall: 1, ContinueBroken: 1, AskAgain: 1, ResumePause: 1,
 	}), failure.Kinds, add)
 	var lines []string
 	for row, kinds := range rows {

@@ -249,6 +249,7 @@ var decisions = map[string]string{
 	"kept_calls":                 "running the complete calls",
 	"collapse_drain_retry":       "leaving out old results",
 	"media_strip_retry":          "leaving out images and documents",
+	"drop_tool_retry":            "leaving out the tool that is refused",
 	"pairing_repair_retry":       "sending calls and results as text",
 	"truncated_call_retry":       "asking for the call again",
 	"broken_stream_recovery":     "going on with the answer",

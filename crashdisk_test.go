@@ -163,6 +163,13 @@ func (w *worldTool) Run(ctx context.Context, c tool.Call) tool.Result {
 	if err := json.Unmarshal(c.Input, &in); err != nil {
 		return tool.Refuse(tool.ClassBadInput, err.Error())
 	}
+	// As a command does, and as Write does: nothing happens before it is on disk.
+	if err := c.Started(1<<30, time.Now()); err != nil {
+		return tool.Refuse(tool.ClassAborted, err.Error())
+	}
+	if err := c.Saved("/saga/"+in.Path, nil, []byte("x")); err != nil {
+		return tool.Refuse(tool.ClassAborted, err.Error())
+	}
 	time.Sleep(20 * time.Millisecond)
 	w.world.mu.Lock()
 	w.world.calls[c.ID]++
@@ -191,7 +198,7 @@ type life struct {
 // a disk may keep.
 func TestCrashAtEveryOperation(t *testing.T) {
 	healthy := saga{script: sagaScript}.tell(t)
-	for _, want := range []session.Type{session.TypeRetract, session.TypeContinue, session.TypeCompaction, session.TypeIntent, session.TypeRecovery} {
+	for _, want := range []session.Type{session.TypeRetract, session.TypeContinue, session.TypeCompaction, session.TypeIntent, session.TypeRecovery, session.TypeFileSaved} {
 		if healthy.types[want] == 0 {
 			t.Fatalf("the run writes no %s", want)
 		}
@@ -469,8 +476,10 @@ func (p *process) employ(journal *session.Journal, history *session.History) *an
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	files := session.FilesOf(journal.Path())
 	p.agent, err = daruma.New(daruma.Config{
-		Wire: wire, Models: []string{"claude-a", "claude-b"}, Tools: set, Session: "saga", System: []string{"Be brief."},
+		Files: &files,
+		Wire:  wire, Models: []string{"claude-a", "claude-b"}, Tools: set, Session: "saga", System: []string{"Be brief."},
 		Rand: func() float64 { return 0 }, Journal: journal, History: history,
 	})
 	if err != nil {

@@ -153,16 +153,23 @@ func (r *run) runBatch(cut context.Context, batch []*call) verdict {
 		running.Go(func() { r.work(ctx, c, updates) })
 	}
 	go func() { running.Wait(); close(updates) }()
-	// A consumer that panics leaves nobody stuck: what comes is thrown away.
+	finished := false
+	// A consumer that panics leaves nobody stuck, and nothing at work.
 	defer func() {
-		go func() {
-			for range updates {
+		if finished {
+			return
+		}
+		r.cancel(errLeft)
+		for u := range updates {
+			if u.ack != nil {
+				close(u.ack)
 			}
-		}()
+		}
 	}()
 	for u := range updates {
 		r.take(u)
 	}
+	finished = true
 	return v
 }
 
@@ -216,7 +223,7 @@ func (r *run) work(ctx context.Context, c *call, updates chan<- update) {
 	c.Started = func(group int, start time.Time) error {
 		ack := make(chan error)
 		updates <- update{call: c, group: group, start: start, ack: ack}
-		return <-ack
+		return answer(ack)
 	}
 	if r.cfg.Files != nil {
 		c.Saved = func(path string, before, after []byte) error { return r.saveFile(c, path, before, after, updates) }
@@ -234,12 +241,24 @@ func (r *run) saveFile(c *call, path string, before, after []byte, updates chan<
 	}
 	ack := make(chan error)
 	updates <- update{call: c, saved: saved, failed: failed, ack: ack}
-	return <-ack
+	return answer(ack)
+}
+
+// answer is what the run says to a tool that waits for it. A run that panicked
+// says nothing, and then the tool must not go on.
+func answer(ack <-chan error) error {
+	if err, ok := <-ack; ok {
+		return err
+	}
+	return errLeft
 }
 
 // take turns an update into events.
 func (r *run) take(u update) {
 	c := u.call
+	if u.ack != nil {
+		defer close(u.ack)
+	}
 	switch {
 	case u.saved != nil && u.failed != nil && !r.mute: // a run that goes on unsaved was told of
 		u.ack <- u.failed

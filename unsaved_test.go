@@ -112,12 +112,12 @@ func TestStopUnsaved(t *testing.T) {
 				}
 				agent, finish := simulated(t, crashScript, func(cfg *daruma.Config) { cfg.Journal, cfg.StopUnsaved = journal, true })
 				var events []session.Event
-				after := 0 // tools that began although it could not be saved
+				after := 0 // results of tools with effects, although it could not be saved
 				for e, err := range agent.Run(t.Context(), "Do the task.") {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if _, ok := e.Body.(*session.Result); ok && journal.Behind() {
+					if b, ok := e.Body.(*session.Result); ok && b.Name == "Write" && journal.Behind() {
 						after++
 					}
 					if events = append(events, e); len(events) == k {

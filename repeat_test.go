@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/daruma-agent/daruma"
@@ -18,8 +19,10 @@ import (
 type fickle struct {
 	name   string
 	effect tool.Effect
-	ran    int
 	do     func(n int, input string) tool.Result
+
+	mu  sync.Mutex
+	ran int
 }
 
 func (f *fickle) Spec() model.Tool {
@@ -28,8 +31,11 @@ func (f *fickle) Spec() model.Tool {
 func (f *fickle) Effect(jsontext.Value) tool.Effect { return f.effect }
 func (f *fickle) Access(jsontext.Value) tool.Access { return tool.Access{Kind: tool.AccessNone} }
 func (f *fickle) Run(_ context.Context, c tool.Call) tool.Result {
+	f.mu.Lock()
 	f.ran++
-	return f.do(f.ran, string(c.Input))
+	n := f.ran
+	f.mu.Unlock()
+	return f.do(n, string(c.Input))
 }
 
 // TestDoomLoops: calls that lead nowhere are noticed and not run once more; the
@@ -41,19 +47,19 @@ func TestDoomLoops(t *testing.T) {
 	}
 	const stubborn = "model\n  rule again\n    call %s x=\"1\"\n"
 	for name, c := range map[string]struct {
-		tool   fickle
+		tool   *fickle
 		script string
 		ran    int // how often the tool runs before it is refused
 	}{
-		"C156 a read with the same result":   {fickle{name: "read", effect: tool.Pure, do: same}, fmt.Sprintf(stubborn, "read"), 5},
-		"C157 an edit that fails":            {fickle{name: "edit", effect: tool.Unsafe, do: fails}, fmt.Sprintf(stubborn, "edit"), 3},
-		"C153 a tool that does not exist":    {fickle{name: "read", effect: tool.Pure, do: same}, "model\n  rule again\n    block `{\"type\":\"tool_use\",\"name\":\"gone\",\"input\":{}}`\n", 0},
-		"a change that changes nothing":      {fickle{name: "bash", effect: tool.Unsafe, do: same}, fmt.Sprintf(stubborn, "bash"), 10},
-		"two calls that alternate":           {fickle{name: "edit", effect: tool.Unsafe, do: func(_ int, in string) tool.Result { return tool.Text(in) }}, play(numbered(20, `edit x="a"`, `edit x="b"`)...), 6},
-		"a read between reads of other text": {fickle{name: "read", effect: tool.Pure, do: same}, play(append(numbered(9, `read x="a"`, `read x="%d"`), numbered(9, `read x="a"`)...)...), 9},
+		"C156 a read with the same result":   {&fickle{name: "read", effect: tool.Pure, do: same}, fmt.Sprintf(stubborn, "read"), 5},
+		"C157 an edit that fails":            {&fickle{name: "edit", effect: tool.Unsafe, do: fails}, fmt.Sprintf(stubborn, "edit"), 3},
+		"C153 a tool that does not exist":    {&fickle{name: "read", effect: tool.Pure, do: same}, "model\n  rule again\n    block `{\"type\":\"tool_use\",\"name\":\"gone\",\"input\":{}}`\n", 0},
+		"a change that changes nothing":      {&fickle{name: "bash", effect: tool.Unsafe, do: same}, fmt.Sprintf(stubborn, "bash"), 10},
+		"two calls that alternate":           {&fickle{name: "edit", effect: tool.Unsafe, do: func(_ int, in string) tool.Result { return tool.Text(in) }}, play(numbered(20, `edit x="a"`, `edit x="b"`)...), 6},
+		"a read between reads of other text": {&fickle{name: "read", effect: tool.Pure, do: same}, play(append(numbered(9, `read x="a"`, `read x="%d"`), numbered(9, `read x="a"`)...)...), 9},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := lab{script: c.script, config: func(cfg *daruma.Config) { cfg.Tools, _ = tool.NewSet(&c.tool) }}.play(t)
+			p := lab{script: c.script, config: func(cfg *daruma.Config) { cfg.Tools, _ = tool.NewSet(c.tool) }}.play(t)
 			end := p.must(t, loop.ToolLoop)
 			if c.tool.ran != c.ran {
 				t.Errorf("it ran %d times, not %d", c.tool.ran, c.ran)

@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"session/doctor":  {"message", "session"},
 	"telemetry":       {"failure", "loop", "message", "session"},
 	"view":            {"session"},
-	"hook":            {"message", "tool"},
+	"hook":            {"message", "sandbox/keeper", "tool"},
 	"permission":      {"message", "tool"},
 	"sandbox":         {},
 	"sandbox/keeper":  {},

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/daruma-agent/daruma/sandbox/keeper"
 )
 
 // TestProcess looks at what a command finds: its input, its place, its
@@ -77,7 +79,7 @@ func gonePID(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, alive := readTask(pid); alive {
+	if _, alive := keeper.LookUp(pid); alive {
 		t.Errorf("process %d is alive", pid)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/daruma-agent/daruma/sandbox/keeper"
 )
 
 // tree are the processes of a hook: those of its session or group, those that
@@ -24,27 +26,23 @@ type seen struct {
 	start string
 }
 
-type task struct {
-	seen
-	parent, group, session int
-}
-
 // alive lists the processes of the tree that are there now.
-func (t *tree) alive() []task {
+func (t *tree) alive() []keeper.Process {
 	if t.known == nil {
 		t.known = map[seen]bool{}
 	}
 	mine := map[int]bool{}
-	rest, found := tasks(t.oldest()), []task(nil)
+	rest, found := keeper.Processes(t.oldest()), []keeper.Process(nil)
 	for grew := true; grew; { // children may be listed before their parents
 		grew = false
-		var later []task
+		var later []keeper.Process
 		for _, p := range rest {
-			if !t.known[p.seen] && p.group != t.pgid && p.session != t.pgid && !mine[p.parent] && !t.marked(p.seen) {
+			one := seen{p.ID, p.Start}
+			if !t.known[one] && p.Group != t.pgid && p.Session != t.pgid && !mine[p.Parent] && !t.marked(one) {
 				later = append(later, p)
 				continue
 			}
-			t.known[p.seen], mine[p.pid], grew = true, true, true
+			t.known[one], mine[p.ID], grew = true, true, true
 			found = append(found, p)
 		}
 		rest = later
@@ -69,10 +67,10 @@ func (t *tree) marked(p seen) bool {
 func (t *tree) signal(sig syscall.Signal) {
 	group := false
 	for _, p := range t.alive() {
-		if p.group == t.pgid {
+		if p.Group == t.pgid {
 			group = true
 		} else {
-			_ = syscall.Kill(p.pid, sig)
+			_ = syscall.Kill(p.ID, sig)
 		}
 	}
 	if group {
@@ -94,39 +92,4 @@ func (t *tree) oldest() int {
 		return 0
 	}
 	return t.pgid
-}
-
-// tasks lists the processes from the number oldest on, but not this one and not
-// the dead that nobody has waited for.
-func tasks(oldest int) []task {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	var all []task
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil && pid >= oldest && pid != os.Getpid() {
-			if p, ok := readTask(pid); ok {
-				all = append(all, p)
-			}
-		}
-	}
-	return all
-}
-
-// readTask reads /proc/<pid>/stat. The name in it may hold anything, so fields are
-// counted from its end.
-func readTask(pid int) (task, bool) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return task{}, false
-	}
-	f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	if len(f) < 20 || f[0][0] == 'Z' || f[0][0] == 'X' {
-		return task{}, false
-	}
-	number := func(i int) int { n, _ := strconv.Atoi(string(f[i])); return n }
-	return task{seen{pid, string(f[19])}, number(1), number(2), number(3)}, true
 }

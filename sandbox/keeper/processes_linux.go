@@ -11,8 +11,9 @@ type Process struct {
 	Start                      string // tells a process from a later one of the same number
 }
 
-// Processes lists all processes but this one and the dead that nobody has waited for.
-func Processes() []Process {
+// Processes lists the processes from the number oldest on, but not this one and not
+// the dead that nobody has waited for.
+func Processes(oldest int) []Process {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -22,7 +23,7 @@ func Processes() []Process {
 	var all []Process
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
-		if err != nil || pid == os.Getpid() {
+		if err != nil || pid < oldest || pid == os.Getpid() {
 			continue
 		}
 		if p, ok := LookUp(pid); ok {
@@ -72,7 +73,7 @@ func LookUp(pid int) (Process, bool) {
 // descendants lists what this process has started, in whatever depth. With the
 // subreaper attribute nobody leaves them by losing a parent.
 func descendants() []int {
-	all := Processes()
+	all := Processes(0)
 	in := map[int]bool{os.Getpid(): true}
 	var pids []int
 	for grew := true; grew; { // until no child is missed, in whatever order they come

@@ -28,7 +28,7 @@ func TestProcesses(t *testing.T) {
 	if !ok || p.ID != pid || p.Parent != os.Getpid() || p.Group != pid || p.Session != pid || p.Start == "" {
 		t.Errorf("%+v, %v", p, ok)
 	}
-	if !slices.Contains(descendants(), pid) || slices.ContainsFunc(Processes(), func(p Process) bool { return p.ID == os.Getpid() }) {
+	if !slices.Contains(descendants(), pid) || slices.ContainsFunc(Processes(0), func(p Process) bool { return p.ID == os.Getpid() }) {
 		t.Error("the child is missing, or this process is there")
 	}
 	_ = cmd.Process.Kill()

@@ -26,7 +26,7 @@ func (t *tree) alive() []int {
 	if t.known == nil {
 		t.known = map[int]string{}
 	}
-	all := keeper.Processes()
+	all := keeper.Processes(0)
 	marks := make([]bool, len(all))
 	session := !t.strict
 	for i, p := range all {

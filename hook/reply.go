@@ -285,20 +285,24 @@ func plainError(err error) error {
 	return err
 }
 
+// longest bounds one sequence, in bytes. Within the pattern the bound would cost
+// milliseconds at every start.
+const longest = 1024
+
 // sequence finds operating system commands, whatever they hold, and bells;
 // allowed are those that a hook may send to the terminal: the title, a
 // notification, the bell. Nothing that moves the cursor, asks, or writes the
 // clipboard.
 var (
 	sequence = regexp.MustCompile("\x1b\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|\x07")
-	allowed  = regexp.MustCompile("^(?:\x1b\\](?:0|1|2|9|99|777);[^\x00-\x1f\u007f-\u009f]{0,1000}(?:\x07|\x1b\\\\)|\x07)$")
+	allowed  = regexp.MustCompile("^(?:\x1b\\](?:0|1|2|9|99|777);[^\x00-\x1f\u007f-\u009f]*(?:\x07|\x1b\\\\)|\x07)$")
 )
 
 // harmless leaves of s the sequences that are allowed.
 func harmless(s string) string {
 	var out strings.Builder
 	for _, one := range sequence.FindAllString(s, 100) {
-		if allowed.MatchString(one) {
+		if len(one) <= longest && allowed.MatchString(one) {
 			out.WriteString(one)
 		}
 	}

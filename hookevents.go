@@ -121,6 +121,9 @@ func (r *run) admit(text string) bool {
 // preToolUse asks the hooks about a call that could run.
 func (r *run) preToolUse(c *call) (q permission.Question) {
 	out := r.ask(hook.PreToolUseInput{ToolCall: c.forHooks()})
+	if r.ctx.Err() != nil {
+		return q // the call will not run, and a hook that was cut refused nothing
+	}
 	switch out.Permission {
 	case hook.Deny:
 		c.refuse(tool.ClassHook, cmp.Or(out.Reason, "a hook refused this call, without a reason."))

@@ -1,0 +1,51 @@
+package daruma_test
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/daruma-agent/daruma"
+	"github.com/daruma-agent/daruma/hook"
+	"github.com/daruma-agent/daruma/session"
+	"github.com/daruma-agent/daruma/tool"
+)
+
+func TestRunEndsDuringHook(t *testing.T) {
+	for name, end := range map[string]func(*daruma.Agent){
+		"interrupt": func(a *daruma.Agent) { a.Interrupt() }, "shutdown": func(a *daruma.Agent) { a.Shutdown() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			mark := filepath.Join(t.TempDir(), "began")
+			p := lab{script: readThenDone, config: hooked(t, map[hook.Event]string{hook.PreToolUse: "touch " + mark + "; sleep 60"}),
+				at: func(a *daruma.Agent, e session.Event) {
+					if d, ok := e.Body.(*session.Decision); ok && strings.HasPrefix(d.Step, "tools") {
+						go func() {
+							for {
+								if _, err := os.Stat(mark); err == nil {
+									break
+								}
+								runtime.Gosched()
+							}
+							end(a)
+						}()
+					}
+				}}.play(t)
+			if n := len(p.end().Denials); n > 0 {
+				t.Errorf("%d denials", n)
+			}
+			results := of[*session.Result](p)
+			if name == "shutdown" {
+				if len(results) > 0 {
+					t.Errorf("made up: %+v", results[0])
+				}
+				return
+			}
+			if len(results) != 1 || results[0].Class != tool.ClassAborted {
+				t.Errorf("results: %d, %+v", len(results), results[0])
+			}
+		})
+	}
+}

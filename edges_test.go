@@ -1,6 +1,7 @@
 package daruma_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/daruma-agent/daruma"
 	"github.com/daruma-agent/daruma/hook"
+	"github.com/daruma-agent/daruma/loop"
+	"github.com/daruma-agent/daruma/permission"
 	"github.com/daruma-agent/daruma/session"
 	"github.com/daruma-agent/daruma/tool"
 )
@@ -47,5 +50,29 @@ func TestRunEndsDuringHook(t *testing.T) {
 				t.Errorf("results: %d, %+v", len(results), results[0])
 			}
 		})
+	}
+}
+
+func TestNoMeansNone(t *testing.T) {
+	look := &slow{name: "Look", effect: tool.Pure, access: tool.AccessOther}
+	asked := 0
+	p := lab{script: "model\n  rule work\n    when not results\n    call Look x=1\n    call Look x=2\n    call Look x=3\n  rule done\n    say \"Good.\"\n",
+		config: func(cfg *daruma.Config) {
+			cfg.Tools, _ = tool.NewSet(look)
+			cfg.Permission = &permission.Policy{Mode: permission.Default, Root: "/w"}
+			cfg.Ask = func(context.Context, permission.Question) (permission.Answer, error) {
+				asked++
+				if asked == 2 {
+					return permission.Answer{Interrupt: true}, nil
+				}
+				return permission.Answer{Behavior: permission.Allow}, nil
+			}
+		}}.play(t)
+	p.must(t, loop.AbortedTools)
+	if asked != 2 || len(look.began) != 0 {
+		t.Errorf("asked %d times, ran %d", asked, len(look.began))
+	}
+	if r := of[*session.Result](p); len(r) != 3 {
+		t.Errorf("%d results", len(r))
 	}
 }

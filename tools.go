@@ -69,7 +69,7 @@ func (r *run) runTools() loop.Outcome {
 		outcome = r.aborted()
 	case all.refused:
 		outcome.Kind = loop.ToolsRefused
-		r.skip(blocks, "This call was not run: the user refused another one and ended the run.")
+		r.skip(blocks, refusedAnother)
 	case r.halt != "":
 		all.ran += len(blocks)
 		r.skip(blocks, "This call was not run: a hook ended the run.")
@@ -134,10 +134,21 @@ type update struct {
 func (r *run) runBatch(cut context.Context, batch []*call) verdict {
 	var v verdict
 	for _, c := range batch {
-		r.judge(c)
+		if v.refused {
+			c.refuse(tool.ClassAborted, refusedAnother)
+		} else {
+			r.judge(c)
+		}
 		v.refused = v.refused || c.stop
 		if !c.repeats {
 			v.ran++
+		}
+	}
+	for _, c := range batch { // a no that ends the run also holds for those before it, which have not begun
+		if v.refused && c.known == nil {
+			c.refuse(tool.ClassAborted, refusedAnother)
+		} else if c.known == nil && r.ctx.Err() == nil {
+			r.assign(c)
 		}
 	}
 	updates := make(chan update)
@@ -188,10 +199,10 @@ func (r *run) judge(c *call) {
 	if c.known == nil {
 		r.permit(c, q)
 	}
-	if c.known == nil && r.ctx.Err() == nil {
-		r.assign(c)
-	}
 }
+
+// refusedAnother is the result of calls that end with one that the user refused.
+const refusedAnother = "This call was not run: the user refused another one and ended the run."
 
 // refuse gives a call that will not run its result.
 func (c *call) refuse(class, text string) {

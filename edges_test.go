@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/daruma-agent/daruma"
 	"github.com/daruma-agent/daruma/hook"
@@ -14,6 +15,7 @@ import (
 	"github.com/daruma-agent/daruma/permission"
 	"github.com/daruma-agent/daruma/session"
 	"github.com/daruma-agent/daruma/tool"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 func TestRunEndsDuringHook(t *testing.T) {
@@ -74,5 +76,84 @@ func TestNoMeansNone(t *testing.T) {
 	}
 	if r := of[*session.Result](p); len(r) != 3 {
 		t.Errorf("%d results", len(r))
+	}
+}
+
+// twoFaced only reads, unless its input holds a 2.
+type twoFaced struct{ slow }
+
+func (s *twoFaced) Effect(in jsontext.Value) tool.Effect {
+	if strings.Contains(string(in), "2") {
+		return tool.Unsafe
+	}
+	return tool.Pure
+}
+
+// TestChangedInputChangesEffect: a call whose input the answer changed is in the
+// ledger for what it does now.
+func TestChangedInputChangesEffect(t *testing.T) {
+	look := &twoFaced{slow{name: "Look", access: tool.AccessOther}}
+	p := lab{script: "model\n  rule work\n    when not results\n    call Look x=1\n  rule done\n    say \"Good.\"\n",
+		config: func(cfg *daruma.Config) {
+			cfg.Tools, _ = tool.NewSet(look)
+			cfg.Permission = &permission.Policy{Mode: permission.Default, Root: "/w"}
+			cfg.Ask = func(context.Context, permission.Question) (permission.Answer, error) {
+				return permission.Answer{Behavior: permission.Allow, Input: jsontext.Value(`{"x":2}`)}, nil
+			}
+		}}.play(t)
+	p.must(t, loop.Completed)
+	if n := len(of[*session.Intent](p)); n != 1 {
+		t.Errorf("%d intents", n)
+	}
+}
+
+func TestChangedInputRunsAlone(t *testing.T) {
+	look := &twoFaced{slow{name: "Look", access: tool.AccessOther, takes: time.Second}}
+	h := hooked(t, map[hook.Event]string{hook.PreToolUse: says(`{"hookSpecificOutput":{"hookEventName":"PreToolUse","updatedInput":{"y":2}}}`)})
+	p := lab{script: "model\n  rule work\n    when not results\n    call Look x=1\n    call Look x=3\n  rule done\n    say \"Good.\"\n",
+		config: func(cfg *daruma.Config) {
+			h(cfg)
+			cfg.Tools, _ = tool.NewSet(look)
+		}}.play(t)
+	p.must(t, loop.Completed)
+	if len(look.began) != 2 || look.began[1].Sub(look.began[0]) < time.Second {
+		t.Errorf("they ran together: %v", look.began)
+	}
+}
+
+// TestSubmitNowWhileAsking: a call that was asked about when the prompt came has
+// not begun, and does not (R79).
+func TestSubmitNowWhileAsking(t *testing.T) {
+	change := &slow{name: "Change", effect: tool.Unsafe, access: tool.AccessOther}
+	var agent *daruma.Agent
+	p := lab{script: "model\n  rule work\n    when not results\n    call Change x=1\n  rule done\n    say \"Good.\"\n",
+		at: func(a *daruma.Agent, e session.Event) { agent = a },
+		config: func(cfg *daruma.Config) {
+			cfg.Tools, _ = tool.NewSet(change)
+			cfg.Permission = &permission.Policy{Mode: permission.Default, Root: "/w"}
+			cfg.Ask = func(context.Context, permission.Question) (permission.Answer, error) {
+				agent.SubmitNow("Stop that.")
+				return permission.Answer{Behavior: permission.Allow}, nil
+			}
+		}}.play(t)
+	p.must(t, loop.Completed)
+	if len(change.began) != 0 {
+		t.Errorf("it began all the same")
+	}
+}
+
+// TestPermissionHookHalts: a hook that ends the run allows nothing more.
+func TestPermissionHookHalts(t *testing.T) {
+	change := &slow{name: "Change", effect: tool.Unsafe, access: tool.AccessOther}
+	h := hooked(t, map[hook.Event]string{hook.PermissionRequest: says(`{"continue":false,"stopReason":"enough","hookSpecificOutput":{"hookEventName":"PermissionRequest","decision":{"behavior":"allow"}}}`)})
+	p := lab{script: "model\n  rule work\n    when not results\n    call Change x=1\n  rule done\n    say \"Good.\"\n",
+		config: func(cfg *daruma.Config) {
+			h(cfg)
+			cfg.Tools, _ = tool.NewSet(change)
+			cfg.Permission = &permission.Policy{Mode: permission.Default, Root: "/w"}
+		}}.play(t)
+	p.must(t, loop.HookStopped)
+	if len(change.began) != 0 {
+		t.Errorf("it began all the same")
 	}
 }

@@ -140,9 +140,7 @@ func (r *run) preToolUse(c *call) (q permission.Question) {
 	}
 	q.HookReason = out.Reason
 	if out.Input != nil {
-		c.Input = out.Input
-		c.effect = r.cfg.Tools.Effect(c.Name, c.Input)
-		c.known = r.cfg.Tools.Check(c.Call)
+		r.change(c, out.Input)
 	}
 	if r.halt != "" && c.known == nil {
 		c.refuse(tool.ClassHook, "This call was not run: a hook ended the run. "+r.halt)

@@ -72,10 +72,10 @@ func (r *run) runTools() loop.Outcome {
 		r.skip(blocks, refusedAnother)
 	case r.halt != "":
 		all.ran += len(blocks)
-		r.skip(blocks, "This call was not run: a hook ended the run.")
+		r.skip(blocks, haltedByHook)
 	case len(blocks) > 0:
 		all.ran += len(blocks)
-		r.skip(blocks, "This call was not run: the user sent a new message meanwhile.")
+		r.skip(blocks, submittedMeanwhile)
 	}
 	if outcome.Cause == loop.ByShutdown {
 		return outcome // a resume must see which calls are in doubt (R88)
@@ -129,14 +129,13 @@ type update struct {
 	took   time.Duration
 }
 
-// runBatch decides about the calls of batch and runs them together. When cut
-// ends, those that change nothing end with it.
+// runBatch decides about the calls of batch and runs them together.
 func (r *run) runBatch(cut context.Context, batch []*call) verdict {
 	var v verdict
 	for _, c := range batch {
 		if v.refused {
 			c.refuse(tool.ClassAborted, refusedAnother)
-		} else {
+		} else if r.withhold(cut, c); c.known == nil {
 			r.judge(c)
 		}
 		v.refused = v.refused || c.stop
@@ -147,13 +146,48 @@ func (r *run) runBatch(cut context.Context, batch []*call) verdict {
 	for _, c := range batch { // a no that ends the run also holds for those before it, which have not begun
 		if v.refused && c.known == nil {
 			c.refuse(tool.ClassAborted, refusedAnother)
-		} else if c.known == nil && r.ctx.Err() == nil {
+		}
+		if r.withhold(cut, c); c.known == nil && r.ctx.Err() == nil {
 			r.assign(c)
 		}
 	}
+	for len(batch) > 0 {
+		n := r.beside(batch)
+		r.together(cut, batch[:n])
+		batch = batch[n:]
+	}
+	return v
+}
+
+// beside is how many calls at the front of batch may run together, now that
+// nobody changes their inputs any more (R75).
+func (r *run) beside(batch []*call) int {
+	alone := func(c *call) bool { return c.known == nil && !r.cfg.Tools.Concurrent(c.Name, c.Input) }
+	if i := slices.IndexFunc(batch, alone); i >= 0 {
+		return max(i, 1)
+	}
+	return len(batch)
+}
+
+// withhold keeps a call from beginning if the run took another course while it
+// was decided about.
+func (r *run) withhold(cut context.Context, c *call) {
+	switch {
+	case c.known != nil, r.ctx.Err() != nil, r.early.of(c) != nil:
+	case errors.Is(context.Cause(cut), errSubmit):
+		c.refuse(tool.ClassAborted, submittedMeanwhile)
+	case r.halt != "":
+		c.refuse(tool.ClassHook, haltedByHook)
+	}
+}
+
+// together runs calls that are decided about. When cut ends, those that change
+// nothing end with it.
+func (r *run) together(cut context.Context, batch []*call) {
 	updates := make(chan update)
 	var running sync.WaitGroup
 	for _, c := range batch {
+		r.withhold(cut, c)
 		ctx := r.ctx
 		if c.effect == tool.Pure {
 			ctx = cut
@@ -180,8 +214,6 @@ func (r *run) runBatch(cut context.Context, batch []*call) verdict {
 	for u := range updates {
 		r.take(u)
 	}
-	finished = true
-	return v
 }
 
 // judge decides whether a call runs.
@@ -201,8 +233,12 @@ func (r *run) judge(c *call) {
 	}
 }
 
-// refusedAnother is the result of calls that end with one that the user refused.
-const refusedAnother = "This call was not run: the user refused another one and ended the run."
+// Results of calls that did nothing wrong.
+const (
+	refusedAnother     = "This call was not run: the user refused another one and ended the run."
+	haltedByHook       = "This call was not run: a hook ended the run."
+	submittedMeanwhile = "This call was not run: the user sent a new message meanwhile."
+)
 
 // refuse gives a call that will not run its result.
 func (c *call) refuse(class, text string) {
@@ -369,7 +405,13 @@ func (r *run) permit(c *call, q permission.Question) {
 	}
 	r.relax(updates)
 	if d.Input != nil {
-		c.Input = d.Input
-		c.known = r.cfg.Tools.Check(c.Call)
+		r.change(c, d.Input)
 	}
+}
+
+// change gives a call another input, and judges it anew.
+func (r *run) change(c *call, input jsontext.Value) {
+	c.Input = input
+	c.effect = r.cfg.Tools.Effect(c.Name, c.Input)
+	c.known = r.cfg.Tools.Check(c.Call)
 }

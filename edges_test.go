@@ -6,12 +6,15 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/daruma-agent/daruma"
 	"github.com/daruma-agent/daruma/hook"
 	"github.com/daruma-agent/daruma/loop"
+	"github.com/daruma-agent/daruma/model"
 	"github.com/daruma-agent/daruma/permission"
 	"github.com/daruma-agent/daruma/session"
 	"github.com/daruma-agent/daruma/tool"
@@ -156,4 +159,66 @@ func TestPermissionHookHalts(t *testing.T) {
 	if len(change.began) != 0 {
 		t.Errorf("it began all the same")
 	}
+}
+
+func TestConsumerPanics(t *testing.T) {
+	for name, when := range map[string]func(session.Event, int) bool{
+		"second intent": func(e session.Event, n int) bool { _, ok := e.Body.(*session.Intent); return ok && n == 1 },
+		"group":         func(e session.Event, n int) bool { b, ok := e.Body.(*session.Intent); return ok && b.Group != 0 },
+		"progress":      func(e session.Event, n int) bool { _, ok := e.Body.(*session.Progress); return ok },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				starter := &starter{}
+				agent, finish := simulated(t, "model\n  rule work\n    when not results\n    call Start x=1\n    call Start x=2\n  rule done\n    say \"Good.\"\n", func(cfg *daruma.Config) {
+					cfg.Tools, _ = tool.NewSet(starter)
+				})
+				func() {
+					defer func() {
+						if recover() == nil {
+							t.Error("no panic")
+						}
+					}()
+					n := 0
+					for e := range agent.Run(t.Context(), "go") {
+						if when(e, n) {
+							panic("consumer")
+						}
+						if _, ok := e.Body.(*session.Intent); ok {
+							n++
+						}
+					}
+				}()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				finish()
+				if n := starter.inside.Load(); n != 0 {
+					t.Errorf("%d calls hang", n)
+				}
+			})
+		})
+	}
+}
+
+// starter says something, and has a process.
+type starter struct{ inside atomic.Int32 }
+
+func (s *starter) Spec() model.Tool {
+	return model.Tool{Name: "Start", Schema: jsontext.Value(`{"type":"object"}`)}
+}
+
+func (s *starter) Effect(jsontext.Value) tool.Effect { return tool.Unsafe }
+
+func (s *starter) Concurrent(jsontext.Value) bool { return true }
+
+func (s *starter) Access(jsontext.Value) tool.Access { return tool.Access{Kind: tool.AccessNone} }
+
+func (s *starter) Run(ctx context.Context, c tool.Call) tool.Result {
+	s.inside.Add(1)
+	defer s.inside.Add(-1)
+	c.Progress("hello")
+	if err := c.Started(42, time.Now()); err != nil {
+		return tool.Fail(tool.ClassAborted, err.Error())
+	}
+	return tool.Text("ok")
 }

@@ -186,6 +186,17 @@ func (r *run) withhold(cut context.Context, c *call) {
 func (r *run) together(cut context.Context, batch []*call) {
 	updates := make(chan update)
 	var running sync.WaitGroup
+	running.Add(1)
+	started := sync.OnceFunc(running.Done)
+	go func() { running.Wait(); close(updates) }()
+	// A consumer that panics leaves nobody stuck: what comes is thrown away.
+	defer func() {
+		started()
+		go func() {
+			for range updates {
+			}
+		}()
+	}()
 	for _, c := range batch {
 		r.withhold(cut, c)
 		ctx := r.ctx
@@ -197,20 +208,7 @@ func (r *run) together(cut context.Context, batch []*call) {
 		}
 		running.Go(func() { r.work(ctx, c, updates) })
 	}
-	go func() { running.Wait(); close(updates) }()
-	finished := false
-	// A consumer that panics leaves nobody stuck, and nothing at work.
-	defer func() {
-		if finished {
-			return
-		}
-		r.cancel(errLeft)
-		for u := range updates {
-			if u.ack != nil {
-				close(u.ack)
-			}
-		}
-	}()
+	started()
 	for u := range updates {
 		r.take(u)
 	}
@@ -268,9 +266,7 @@ func (r *run) work(ctx context.Context, c *call, updates chan<- update) {
 	began := time.Now()
 	c.Progress = progress
 	c.Started = func(group int, start time.Time) error {
-		ack := make(chan error)
-		updates <- update{call: c, group: group, start: start, ack: ack}
-		return answer(ack)
+		return r.settled(update{call: c, group: group, start: start}, updates)
 	}
 	if r.cfg.Files != nil {
 		c.Saved = func(path string, before, after []byte) error { return r.saveFile(c, path, before, after, updates) }
@@ -286,18 +282,21 @@ func (r *run) saveFile(c *call, path string, before, after []byte, updates chan<
 	if before != nil {
 		saved.Before, failed = r.cfg.Files.Keep(before)
 	}
-	ack := make(chan error)
-	updates <- update{call: c, saved: saved, failed: failed, ack: ack}
-	return answer(ack)
+	return r.settled(update{call: c, saved: saved, failed: failed}, updates)
 }
 
-// answer is what the run says to a tool that waits for it. A run that panicked
-// says nothing, and then the tool must not go on.
-func answer(ack <-chan error) error {
-	if err, ok := <-ack; ok {
+// settled waits until u is in the journal, or the run is over, also where a
+// consumer that panicked ended it.
+func (r *run) settled(u update, updates chan<- update) error {
+	ack := make(chan error, 1)
+	u.ack = ack
+	updates <- u
+	select {
+	case err := <-ack:
 		return err
+	case <-r.base.Done():
+		return context.Cause(r.base)
 	}
-	return errLeft
 }
 
 // take turns an update into events.

@@ -2,6 +2,7 @@ package daruma_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/daruma-agent/daruma"
+	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/hook"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/model"
@@ -221,4 +223,34 @@ func (s *starter) Run(ctx context.Context, c tool.Call) tool.Result {
 		return tool.Fail(tool.ClassAborted, err.Error())
 	}
 	return tool.Text("ok")
+}
+
+func TestHookSecret(t *testing.T) {
+	h := hooked(t, map[hook.Event]string{
+		hook.PreToolUse:    says(`{"hookSpecificOutput":{"hookEventName":"PreToolUse","updatedInput":{"x":"topsecretvalue"}}}`),
+		hook.Stop:          "case \"$IN\" in *'\"stop_hook_active\":true'*) exit 0;; esac; echo topsecretvalue >&2; exit 2",
+		hook.SessionStart:  says(`{"hookSpecificOutput":{"hookEventName":"SessionStart","sessionTitle":"topsecretvalue"}}`),
+		hook.SubagentStart: says(`{"hookSpecificOutput":{"hookEventName":"SubagentStart","additionalContext":"topsecretvalue"}}`),
+	})
+	change := &slow{name: "Change", effect: tool.Unsafe, access: tool.AccessEdit}
+	p := lab{script: "model\n  rule work\n    when not results\n    call Change x=1\n  rule done\n    say \"Good.\"\n", config: func(cfg *daruma.Config) {
+		h(cfg)
+		cfg.Tools, _ = tool.NewSet(change)
+		cfg.Redact = failure.NewRedactor("topsecretvalue")
+	}}.play(t)
+	for _, e := range p.events {
+		if text := fmt.Sprintf("%+v", e.Body); strings.Contains(text, "topsecretvalue") {
+			t.Errorf("%s: %s", e.Type(), text)
+		}
+		switch b := e.Body.(type) {
+		case *session.Intent:
+			if strings.Contains(string(b.Input), "topsecretvalue") {
+				t.Errorf("intent: %s", b.Input)
+			}
+		case *session.Message:
+			if strings.Contains(b.Message.PlainText(), "topsecretvalue") {
+				t.Errorf("message: %s", b.Message.PlainText())
+			}
+		}
+	}
 }

@@ -40,6 +40,8 @@ func (r *run) askAbout(in hook.Input) hook.Output {
 		return hook.Output{}
 	}
 	out := r.cfg.Hooks.Run(r.ctx, in)
+	out.Reason, out.Title = r.cfg.Redact.Known(out.Reason), r.cfg.Redact.Known(out.Title)
+	out.StopReason, out.FirstMessage = r.cfg.Redact.Known(out.StopReason), r.cfg.Redact.Known(out.FirstMessage)
 	r.hear(out)
 	return out
 }

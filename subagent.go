@@ -155,7 +155,7 @@ func (r *run) assign(c *call) {
 		out := r.askAbout(about)
 		r.context = r.context[:len(r.context)-len(out.Context)] // it is for the sub-agent
 		for _, t := range out.Context {
-			k.extra[c.ID] += "\n\n" + t.Hook + " says: " + t.Text
+			k.extra[c.ID] += "\n\n" + t.Hook + " says: " + r.cfg.Redact.Known(t.Text)
 		}
 	}
 }

@@ -204,7 +204,7 @@ func (r *run) together(cut context.Context, batch []*call) {
 			ctx = cut
 		} else if c.known == nil && r.ctx.Err() == nil {
 			r.commanded = r.commanded || r.cfg.Tools.Access(c.Name, c.Input).Kind == tool.AccessShell
-			r.emit(&session.Intent{Call: c.ID, Name: c.Name, Effect: string(c.effect), Input: c.Input})
+			r.emit(&session.Intent{Call: c.ID, Name: c.Name, Effect: string(c.effect), Input: r.told(c)})
 		}
 		running.Go(func() { r.work(ctx, c, updates) })
 	}
@@ -312,7 +312,7 @@ func (r *run) take(u update) {
 		r.emit(u.saved)
 		u.ack <- context.Cause(r.ctx)
 	case u.ack != nil:
-		r.emit(&session.Intent{Call: c.ID, Name: c.Name, Effect: string(c.effect), Input: c.Input, Group: u.group, Started: u.start.UTC()})
+		r.emit(&session.Intent{Call: c.ID, Name: c.Name, Effect: string(c.effect), Input: r.told(c), Group: u.group, Started: u.start.UTC()})
 		u.ack <- context.Cause(r.ctx)
 	case u.result == nil:
 		r.emit(&session.Progress{Call: c.ID, Name: c.Name, Text: r.cfg.Redact.Known(u.text)})
@@ -337,7 +337,7 @@ func (r *run) result(c *call, u update) {
 		r.bill.child(d)
 	}
 	if u.result.Denied {
-		r.denials = append(r.denials, session.Denial{Tool: c.Name, Call: c.ID, Input: c.Input})
+		r.denials = append(r.denials, session.Denial{Tool: c.Name, Call: c.ID, Input: r.told(c)})
 	}
 	r.emit(&session.Result{
 		Call: c.ID, Name: c.Name, Block: block, Class: u.result.Class, Denied: u.result.Denied,
@@ -406,6 +406,12 @@ func (r *run) permit(c *call, q permission.Question) {
 	if d.Input != nil {
 		r.change(c, d.Input)
 	}
+}
+
+// told is the input of a call as it is kept and shown: a hook may have put a
+// secret into it.
+func (r *run) told(c *call) jsontext.Value {
+	return jsontext.Value(r.cfg.Redact.Known(string(c.Input)))
 }
 
 // change gives a call another input, and judges it anew.

@@ -254,3 +254,26 @@ func TestHookSecret(t *testing.T) {
 		}
 	}
 }
+
+// TestShutdownBillsSubAgents: what a sub-agent spent is in the total, also where
+// the end of the process leaves its call open.
+func TestShutdownBillsSubAgents(t *testing.T) {
+	totals := map[string]session.Total{}
+	for name, end := range map[string]func(*daruma.Agent){
+		"interrupt": func(a *daruma.Agent) { a.Interrupt() }, "shutdown": func(a *daruma.Agent) { a.Shutdown() },
+	} {
+		p := lab{
+			script: strings.Replace(familyScript("slow", "delay headers 10m"), "when purpose subagent", "when purpose subagent, called Read", 1),
+			config: withAgents(daruma.SubAgents{}),
+			at: func(a *daruma.Agent, e session.Event) {
+				if _, ok := e.Body.(*session.Child); ok {
+					time.AfterFunc(5*time.Second, func() { end(a) })
+				}
+			},
+		}.play(t)
+		totals[name] = p.must(t, loop.AbortedTools).Total
+	}
+	if totals["interrupt"] != totals["shutdown"] || totals["shutdown"].Unknown < 2 {
+		t.Errorf("totals: %+v", totals)
+	}
+}

@@ -302,8 +302,10 @@ func (r *run) settled(u update, updates chan<- update) error {
 // take turns an update into events.
 func (r *run) take(u update) {
 	c := u.call
-	if u.ack != nil {
-		defer close(u.ack)
+	if u.result != nil {
+		if d, ok := u.result.Output.(*Delegated); ok { // it is spent, whoever hears of the result
+			r.bill.child(d)
+		}
 	}
 	switch {
 	case u.saved != nil && u.failed != nil && !r.mute: // a run that goes on unsaved was told of
@@ -332,9 +334,6 @@ func (r *run) result(c *call, u update) {
 		r.repeats.again(c)
 	} else {
 		r.repeats.add(c, block)
-	}
-	if d, ok := u.result.Output.(*Delegated); ok {
-		r.bill.child(d)
 	}
 	if u.result.Denied {
 		r.denials = append(r.denials, session.Denial{Tool: c.Name, Call: c.ID, Input: r.told(c)})

@@ -149,10 +149,11 @@ type Agent struct {
 
 	mu      sync.Mutex
 	current *run
-	queued  []string // submitted, not yet in the conversation
-	started bool     // the session's first event is out
-	warned  bool     // of prices that are not known
-	mute    bool     // the journal failed, and what happens is not saved
+	queued  []string                    // submitted, not yet in the conversation
+	unsaved map[string]*session.History // of sub-agents without a journal
+	started bool                        // the session's first event is out
+	warned  bool                        // of prices that are not known
+	mute    bool                        // the journal failed, and what happens is not saved
 }
 
 // Errors of a wrong call; a model's failure is never an error here but the

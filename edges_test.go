@@ -277,3 +277,31 @@ func TestShutdownBillsSubAgents(t *testing.T) {
 		t.Errorf("totals: %+v", totals)
 	}
 }
+
+// TestAgentGoesOnUnsaved: an agent without a journal goes on with what it knows.
+func TestAgentGoesOnUnsaved(t *testing.T) {
+	const script = `model
+  rule hand-over
+    when n 1
+    call Agent prompt="SUBTASK"
+  rule child
+    when n 2
+    say "Half of it."
+  rule again
+    when n 3
+    call Agent prompt="And the rest?" resume="story.agent-1"
+  rule child-again
+    when n 4, said "Half of it"
+    say "The other half."
+  rule lost
+    when n 4
+    say "I know nothing."
+  rule done
+    say "All done."
+`
+	p := lab{script: script, config: withAgents(daruma.SubAgents{})}.play(t)
+	p.must(t, loop.Completed)
+	if r := of[*session.Result](p); len(r) != 2 || r[1].Block.PlainText() != "The other half." {
+		t.Errorf("results: %+v", r)
+	}
+}

@@ -189,6 +189,11 @@ func (r *run) delegate(ctx context.Context, c tool.Call, in agentInput) tool.Res
 	if place.Close != nil {
 		defer place.Close()
 	}
+	if place.History == nil && in.Resume != "" {
+		if place.History = r.remembered(id); place.History == nil {
+			return tool.Refuse(tool.ClassBadInput, fmt.Sprintf("what the agent %s knew was not kept: give the whole task to a new one", id))
+		}
+	}
 	cfg, note := r.child(id, in, place)
 	child, err := New(cfg)
 	if err != nil {
@@ -199,6 +204,9 @@ func (r *run) delegate(ctx context.Context, c tool.Call, in agentInput) tool.Res
 	end := w.watch(child.Run(ctx, in.Prompt+extra))
 	if end == nil {
 		return tool.Fail(ClassIncomplete, fmt.Sprintf("The agent could not begin: %v. Nothing was done.", w.err))
+	}
+	if place.Journal == nil {
+		r.remember(id, child.History())
 	}
 	out := &Delegated{
 		Status: "completed", Agent: id, Reason: end.Reason, Took: time.Since(began).Milliseconds(),
@@ -214,6 +222,23 @@ func (r *run) delegate(ctx context.Context, c tool.Call, in agentInput) tool.Res
 	}
 	result.Output = out
 	return result
+}
+
+// remember keeps what a sub-agent without a journal knows, as long as this agent
+// lives: it may have to go on.
+func (a *Agent) remember(id string, h *session.History) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.unsaved == nil {
+		a.unsaved = map[string]*session.History{}
+	}
+	a.unsaved[id] = h
+}
+
+func (a *Agent) remembered(id string) *session.History {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.unsaved[id]
 }
 
 // child makes the configuration of a sub-agent out of this one's.

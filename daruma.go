@@ -193,6 +193,7 @@ func New(cfg Config) (*Agent, error) {
 		if a.cfg.Tools, err = cfg.Tools.With(a.agentTool()); err != nil {
 			return nil, fmt.Errorf("new agent: %w", err)
 		}
+		a.cfg.Tools.Longer = patienceWithAgents(cfg)
 	}
 	if cfg.Retry != nil {
 		a.policy = *cfg.Retry

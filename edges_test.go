@@ -305,3 +305,33 @@ func TestAgentGoesOnUnsaved(t *testing.T) {
 		t.Errorf("results: %+v", r)
 	}
 }
+
+// TestStubbornToolInChild: an agent that waits for a tool which does not listen is
+// not given up itself.
+func TestStubbornToolInChild(t *testing.T) {
+	place := &stubborn{slow{name: "Read", effect: tool.Unsafe, access: tool.AccessOther}}
+	p := lab{
+		script: familyScript("slow", "delay headers 1s"),
+		config: withAgents(daruma.SubAgents{Open: func(string, bool) (w daruma.Workplace, err error) {
+			w.Tools, err = tool.NewSet(place)
+			w.Close = func() { time.Sleep(time.Second) }
+			return w, err
+		}}),
+		at: func(a *daruma.Agent, e session.Event) {
+			if _, ok := e.Body.(*session.Child); ok && e.Run == 1 {
+				time.AfterFunc(5*time.Second, func() { a.Interrupt() })
+			}
+		},
+	}.play(t)
+	p.must(t, loop.AbortedTools)
+	if r := of[*session.Result](p); len(r) != 1 || !strings.Contains(r[0].Block.PlainText(), "I read a first.") {
+		t.Errorf("what it has is lost: %+v", r)
+	}
+}
+
+type stubborn struct{ slow }
+
+func (s *stubborn) Run(ctx context.Context, c tool.Call) tool.Result {
+	time.Sleep(11 * time.Second)
+	return tool.Text("late")
+}

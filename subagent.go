@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -110,6 +111,18 @@ func (a *Agent) agentTool() tool.Tool {
 			return r.delegate(ctx, c, in)
 		},
 	}
+}
+
+// patienceWithAgents is longer than that with what they call: who gives up an
+// agent that itself waits for a tool loses what it has.
+func patienceWithAgents(cfg Config) map[string]time.Duration {
+	longer := maps.Clone(cfg.Tools.Longer)
+	if longer == nil {
+		longer = map[string]time.Duration{}
+	}
+	levels := cmp.Or(cfg.SubAgents.Depth, defaultDepth) - cfg.depth
+	longer[AgentTool] = time.Duration(levels+1) * cmp.Or(cfg.Tools.Patience, tool.DefaultPatience)
+	return longer
 }
 
 // assign gives a call of Agent the session that its sub-agent will have. It runs

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -23,13 +24,18 @@ type Set struct {
 	// Hide takes secrets out of what is kept there. May be nil.
 	Hide func(text string) string
 	// Patience is how long a tool may go on after its context has ended before
-	// its call is given up; zero means 10 seconds.
+	// its call is given up; zero means [DefaultPatience]. Longer is the patience
+	// with single tools, by name.
 	Patience time.Duration
+	Longer   map[string]time.Duration
 
 	specs   []model.Tool
 	names   []string
 	entries map[string]entry
 }
+
+// DefaultPatience is that of a set which names none.
+const DefaultPatience = 10 * time.Second
 
 type entry struct {
 	tool   Tool
@@ -114,7 +120,7 @@ func (s *Set) With(t Tool) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	more.Spill, more.Hide, more.Patience = s.Spill, s.Hide, s.Patience
+	more.Spill, more.Hide, more.Patience, more.Longer = s.Spill, s.Hide, s.Patience, s.Longer
 	return more, nil
 }
 
@@ -223,10 +229,7 @@ func (s *Set) run(ctx context.Context, t Tool, call Call) Result {
 		return r
 	case <-ctx.Done():
 	}
-	patience := s.Patience
-	if patience == 0 {
-		patience = 10 * time.Second
-	}
+	patience := cmp.Or(s.Longer[call.Name], s.Patience, DefaultPatience)
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {

@@ -335,3 +335,23 @@ func (s *stubborn) Run(ctx context.Context, c tool.Call) tool.Result {
 	time.Sleep(11 * time.Second)
 	return tool.Text("late")
 }
+
+func TestReadAgainAfterCompaction(t *testing.T) {
+	read := &fickle{name: "read", effect: tool.Pure, do: func(n int, in string) tool.Result {
+		return tool.Text("the file " + in)
+	}}
+	script := "window 2400\n" + `model
+  rule summary
+    when purpose compact
+    say "Goal: the task. Done: the file was read; it holds words, and more of them must be read."
+`
+	for i := range 8 {
+		script += fmt.Sprintf("  rule r%d once\n    when purpose main\n    say \"Let me see.\" fill=300\n    call read x=\"1\"\n", i)
+	}
+	script += "  rule done\n    say \"Done.\"\n"
+	p := lab{script: script, config: func(cfg *daruma.Config) { cfg.Tools, _ = tool.NewSet(read) }}.play(t)
+	p.must(t, loop.Completed)
+	if n := len(of[*session.Compaction](p)); n == 0 || read.ran < 7 {
+		t.Errorf("%d compactions, %d calls", n, read.ran)
+	}
+}

@@ -169,7 +169,8 @@ func (r *run) replace(step loop.Step, next []*message.Message, before, after int
 		}
 	}
 	r.emit(c)
-	r.clamp = 0 // it was the room beside a longer conversation
+	r.repeats.forgetReads() // the model may no longer see what they said
+	r.clamp = 0             // it was the room beside a longer conversation
 }
 
 func (r *run) carried(budget int) []string {

@@ -57,6 +57,12 @@ func (p *repeats) add(c *call, result message.Block) {
 	p.seen = p.seen[max(0, len(p.seen)-mostSeen):]
 }
 
+// forgetReads forgets what was read: to read it once more is no repetition when
+// the conversation no longer holds it.
+func (p *repeats) forgetReads() {
+	p.seen = slices.DeleteFunc(p.seen, func(m made) bool { return !m.failed && !m.change })
+}
+
 // again remembers that a call was not run since it leads nowhere.
 func (p *repeats) again(c *call) {
 	key := c.key()

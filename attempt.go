@@ -1,6 +1,7 @@
 package daruma
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -298,6 +299,7 @@ func (r *run) commit(t *attempt) {
 		ID: r.history.NextID(), Role: message.Assistant, Blocks: r.redacted(t.answer.Blocks),
 		Model: t.answer.Model, Stop: string(t.answer.Stop),
 	}
+	distinct(m)
 	r.parts = append(r.parts, m.PlainText())
 	r.early, r.commanded = &t.early, false
 	r.bill.useful(t)
@@ -328,6 +330,7 @@ func (r *run) keep(t *attempt, o loop.Outcome, step loop.Step) {
 			ID: r.history.NextID(), Role: message.Assistant, Blocks: r.redacted(kept),
 			Model: t.answer.Model, Stop: string(t.answer.Stop),
 		}
+		distinct(c.Message)
 		text := c.Message.PlainText()
 		r.parts = append(r.parts, text)
 		tail = last(text, tailShown)
@@ -412,6 +415,27 @@ func (r *run) redacted(blocks []message.Block) []message.Block {
 		kept = append(kept, b)
 	}
 	return kept
+}
+
+// distinct gives each call of an answer an id of its own: its result is found by
+// it, and some providers give one twice, or none (corpus: tool-dup-id).
+func distinct(m *message.Message) {
+	taken := map[string]bool{}
+	for i := range m.Blocks {
+		b := &m.Blocks[i]
+		if b.Type != message.ToolUse {
+			continue
+		}
+		base := cmp.Or(b.ID, "call_"+m.ID)
+		id := base
+		for n := 2; taken[id]; n++ {
+			id = fmt.Sprintf("%s_%d", base, n)
+		}
+		taken[id] = true
+		if id != b.ID {
+			b.ID, b.Raw = id, nil
+		}
+	}
 }
 
 func withoutCalls(blocks []message.Block) []message.Block {

@@ -355,3 +355,44 @@ func TestReadAgainAfterCompaction(t *testing.T) {
 		t.Errorf("%d compactions, %d calls", n, read.ran)
 	}
 }
+
+func TestOneIDTwice(t *testing.T) {
+	do := &fickle{name: "do", effect: tool.Unsafe, do: func(n int, in string) tool.Result { return tool.Text(fmt.Sprintf("%d %s", n, in)) }}
+	script := `model
+  rule work
+    when not results
+    block ` + "`" + `{"type":"tool_use","id":"toolu_x","name":"do","input":{"x":"a"}}` + "`" + `
+    block ` + "`" + `{"type":"tool_use","id":"toolu_x","name":"do","input":{"x":"b"}}` + "`" + `
+  rule done
+    say "All done."
+`
+	p := lab{script: script, config: func(cfg *daruma.Config) { cfg.Tools, _ = tool.NewSet(do) }}.play(t)
+	p.must(t, loop.Completed)
+	blocks := p.sent[1].Messages[2].Blocks
+	if len(blocks) != 2 || blocks[0].PlainText() != `1 {"x":"a"}` || blocks[1].PlainText() != `2 {"x":"b"}` {
+		t.Errorf("the model was told: %+v", blocks)
+	}
+}
+
+func TestTwoAgentsSameID(t *testing.T) {
+	script := `model
+  rule a
+    when purpose subagent, user "TASK-A"
+    say "Done with A."
+  rule b
+    when purpose subagent, user "TASK-B"
+    say "Done with B."
+  rule hand-over
+    when not results
+    block ` + "`" + `{"type":"tool_use","id":"toolu_x","name":"Agent","input":{"prompt":"TASK-A"}}` + "`" + `
+    block ` + "`" + `{"type":"tool_use","id":"toolu_x","name":"Agent","input":{"prompt":"TASK-B"}}` + "`" + `
+  rule done
+    say "All done."
+`
+	p := lab{script: script, config: withAgents(daruma.SubAgents{})}.play(t)
+	p.must(t, loop.Completed)
+	blocks := p.held[2].Blocks
+	if len(blocks) != 2 || blocks[0].PlainText() != "Done with A." || blocks[1].PlainText() != "Done with B." {
+		t.Errorf("results: %+v", blocks)
+	}
+}

@@ -29,6 +29,7 @@ type mcpFlags struct {
 	configs []string
 	strict  bool
 	trust   bool
+	own     map[string]ownFile // of the folder, once it was decided about them
 }
 
 func (m *mcpFlags) register(f *pflag.FlagSet) {
@@ -78,7 +79,7 @@ func mcpConfig(w *world, m *mcpFlags, trusted bool) (cfg mcp.Config, notes []str
 		}
 	}
 	if !m.strict {
-		notes = append(notes, projectConfig(w, trusted, take)...)
+		notes = append(notes, projectConfig(w, m, trusted, take)...)
 	}
 	for _, limit := range []struct {
 		name string
@@ -98,12 +99,12 @@ func mcpConfig(w *world, m *mcpFlags, trusted bool) (cfg mcp.Config, notes []str
 
 // projectConfig reads the servers of the folder, which are somebody else's word
 // until a person says otherwise: to use them is to run what they name.
-func projectConfig(w *world, trusted bool, take func([]byte, string) error) (notes []string) {
+func projectConfig(w *world, m *mcpFlags, trusted bool, take func([]byte, string) error) (notes []string) {
 	dirs := foldersDown(w.Dir)
 	slices.Reverse(dirs) // the nearest counts
 	for _, dir := range dirs {
 		path := filepath.Join(dir, projectServers)
-		data, err := readServers(path)
+		data, err := m.ownFile(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue

@@ -91,7 +91,11 @@ func (s *setup) readSettings(w *world, o *options) error {
 		paths = append(paths, user)
 	}
 	for i, path := range paths {
-		data, err := readServers(path)
+		read := o.mcp.ownFile
+		if i >= own {
+			read = readServers
+		}
+		data, err := read(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue

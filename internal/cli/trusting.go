@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,7 +37,12 @@ func (o *options) settleTrust(w *world) {
 	if o.mcp.trust || len(paths) == 0 {
 		return
 	}
-	record, digest := trustRecord(w), digestOf(paths)
+	o.mcp.own = map[string]ownFile{}
+	for _, path := range paths {
+		data, err := readServers(path)
+		o.mcp.own[path] = ownFile{data, err}
+	}
+	record, digest := trustRecord(w), digestOf(paths, o.mcp.own)
 	if known, err := os.ReadFile(record); err == nil && record != "" && strings.TrimSpace(string(known)) == digest {
 		o.mcp.trust = true
 		return
@@ -72,11 +78,29 @@ func trustRecord(w *world) string {
 
 // digestOf changes when one of the files does: who trusted a file did not trust
 // another one.
-func digestOf(paths []string) string {
+func digestOf(paths []string, own map[string]ownFile) string {
 	h := sha256.New()
 	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		fmt.Fprintf(h, "%s\x00%v\x00%d\x00%s", path, err, len(data), data)
+		f := own[path]
+		fmt.Fprintf(h, "%s\x00%v\x00%d\x00%s", path, f.err, len(f.data), f.data)
 	}
 	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// ownFile is a file of the folder as it was when it was decided about.
+type ownFile struct {
+	data []byte
+	err  error
+}
+
+// ownFile reads a file of the folder. What was decided about is what counts: who
+// changes it in between is not trusted.
+func (m *mcpFlags) ownFile(path string) ([]byte, error) {
+	if m.own == nil {
+		return readServers(path)
+	}
+	if f, ok := m.own[path]; ok {
+		return f.data, f.err
+	}
+	return nil, fs.ErrNotExist
 }

@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/daruma-agent/daruma/model"
@@ -201,12 +201,20 @@ type Panic struct {
 // run gives the tool a goroutine of its own. So a panic, a runtime.Goexit and a
 // tool that does not listen to its context all end as a result.
 func (s *Set) run(ctx context.Context, t Tool, call Call) Result {
-	var over atomic.Bool
-	defer over.Store(true)
+	var telling sync.RWMutex
+	over := false
+	defer func() {
+		telling.Lock()
+		defer telling.Unlock()
+		over = true
+	}()
 	if report := call.Progress; report != nil {
-		// A tool that was given up must not speak into a later turn.
+		// A tool that was given up must not speak into a later turn, and nobody
+		// listens any more when its result is there.
 		call.Progress = func(text string) {
-			if !over.Load() {
+			telling.RLock()
+			defer telling.RUnlock()
+			if !over {
 				report(text)
 			}
 		}

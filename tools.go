@@ -189,13 +189,14 @@ func (r *run) together(cut context.Context, batch []*call) {
 	running.Add(1)
 	started := sync.OnceFunc(running.Done)
 	go func() { running.Wait(); close(updates) }()
-	// A consumer that panics leaves nobody stuck: what comes is thrown away.
+	finished := false
 	defer func() {
 		started()
-		go func() {
+		if !finished { // a consumer that panics leaves nobody stuck, and nothing at work
+			r.cancel(errLeft)
 			for range updates {
 			}
-		}()
+		}
 	}()
 	for _, c := range batch {
 		r.withhold(cut, c)
@@ -212,6 +213,7 @@ func (r *run) together(cut context.Context, batch []*call) {
 	for u := range updates {
 		r.take(u)
 	}
+	finished = true
 }
 
 // judge decides whether a call runs.

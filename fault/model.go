@@ -223,8 +223,10 @@ func (q *request) summaryWith(resultChars int) string {
 			}
 		}
 	}
-	for _, text := range said[:max(0, len(said)-1)] { // the last one asks for the summary
-		fmt.Fprintf(&b, "- %s\n", text)
+	for i, text := range said[:max(0, len(said)-1)] { // the last one asks for the summary
+		if i == 0 || !asksToGoOn(text) { // the client's own words, about an answer that is over
+			fmt.Fprintf(&b, "- %s\n", text)
+		}
 	}
 	b.WriteString("\nFiles touched:\n")
 	for _, f := range q.files() {

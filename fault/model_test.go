@@ -311,8 +311,13 @@ model
 	if g := k.loop(); g.text != "still calc_test.go" {
 		t.Fatalf("got %q", g.text)
 	}
+	const cut = "Your answer was cut off. Continue exactly where it stopped."
+	k.messages = append(k.messages, assistant("still"), user(cut), assistant(" here"))
 	k.say("Your task is to create a detailed summary of the conversation so far.")
 	g := k.ask()
+	if strings.Contains(g.text, cut) {
+		t.Errorf("the summary asks to go on with an answer that is over:\n%s", g.text)
+	}
 	for _, want := range []string{"Fix calc, and keep the word pomegranate.", `called Bash {"command":"go test"}`, "calc_test.go:9: wrong"} {
 		if !strings.Contains(g.text, want) {
 			t.Errorf("the summary lacks %q:\n%s", want, g.text)

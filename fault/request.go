@@ -317,9 +317,10 @@ func beginsTask(q *request, last turn) bool {
 // looksContinued reports whether the last user text asks to go on with an answer that was cut.
 func (q *request) looksContinued() bool {
 	last := q.lastTurn()
-	text := last.text()
-	if last.role != "user" {
-		return false
-	}
+	return last.role == "user" && asksToGoOn(last.text())
+}
+
+// asksToGoOn reports whether a text asks for the rest of an answer, or for a call that was cut.
+func asksToGoOn(text string) bool {
 	return continuePattern().MatchString(text) || redoPattern().MatchString(text)
 }

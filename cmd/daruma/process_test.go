@@ -31,6 +31,9 @@ var built = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	if memory := os.Getenv(longServerVariable); memory != "" {
+		os.Exit(longServer(memory))
+	}
 	flag.Parse()
 	code := m.Run()
 	if asked {

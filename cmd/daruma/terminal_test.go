@@ -228,3 +228,53 @@ func TestChoice(t *testing.T) {
 		t.Errorf("%d sessions", n)
 	}
 }
+
+// TestWorkIsSeen holds that a conversation says what goes on, for how long, and
+// what stops it, while nothing else is said.
+func TestWorkIsSeen(t *testing.T) {
+	p := newPlace(t, build(t), `step silent
+  when user "^silent"
+  stall headers
+step limit
+  when user "^limit"
+  status 429
+  header retry-after "5"
+model
+  rule work
+    when user "^work", not results
+    call shell command="echo step one; sleep 5"
+  rule done
+    say "Good."
+`)
+	term := p.openTerminal("--permission-mode", "bypassPermissions", "work")
+	term.sees("· step one · Esc stops")
+	term.sees("Good.")
+	term.types("silent\r")
+	term.sees("[waiting for the model · 5s · Esc stops]")
+	term.types("\x1b")
+	term.sees("interrupted while the model answered")
+	term.types("limit\r")
+	term.sees("[rate limit (429) · try 1 of 10 in ")
+	term.types("\x1b")
+	p.until("the wait ends", func() bool { return strings.Count(term.text(), "interrupted") == 2 })
+	term.types("/exit\r")
+	term.ends(0)
+}
+
+// TestTypedAtTheEnd types each prompt just when the answer before it came: the
+// run that is about to end must not swallow it.
+func TestTypedAtTheEnd(t *testing.T) {
+	p := newPlace(t, build(t), "model\n  rule all\n    say \"You said ${user}.\"\n")
+	term := p.openTerminal()
+	term.sees("/help")
+	term.types("number 0\r")
+	for n := range 12 {
+		term.sees(fmt.Sprintf("You said number %d.", n))
+		term.types(fmt.Sprintf("number %d\r", n+1))
+	}
+	term.sees("You said number 12.")
+	term.types("/nothing here\r")
+	term.sees("there is no command /nothing;")
+	term.types("/exit\r")
+	term.ends(0)
+}

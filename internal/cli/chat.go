@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -44,6 +45,9 @@ type talk struct {
 	running bool
 	answer  chan<- string // of a question that waits; nil without one
 	lastC   time.Time     // of a Ctrl+C with nothing to interrupt
+	status  string        // before the prompt
+	sent    []string      // typed while it works, and not taken up yet
+	dumb    bool          // the terminal cannot take anything back
 }
 
 // chat talks until the person leaves.
@@ -68,7 +72,9 @@ func chat(w *world, o *options, s *setup) error {
 	if t.agent, err = daruma.New(s.config); err != nil {
 		return fail(exitConfig, "", "%v", err)
 	}
-	s.screen = t.show.out
+	s.tell = t.show.line
+	t.dumb = w.env("TERM") == "dumb"
+	defer beats(t.beat)()
 	t.signals = onSignals(t.agent, t.term, t.leave)
 	defer t.signals.stop()
 	defer s.farewell(t.agent, "prompt_input_exit")
@@ -139,7 +145,7 @@ func (t *talk) left() {
 func (t *talk) read() {
 	for {
 		line, err := t.term.ReadLine()
-		line = strings.TrimSpace(line)
+		line = strings.TrimRight(line, " \t\r\n")
 		switch {
 		case errors.Is(err, term.ErrPasteIndicator):
 		case err != nil || line == "/exit" || line == "/quit":
@@ -155,10 +161,15 @@ func (t *talk) read() {
 func (t *talk) line(line string) {
 	t.mu.Lock()
 	answer, running := t.answer, t.running
+	own := strings.HasPrefix(line, "/")
+	if running && answer == nil && line != "" && !own {
+		t.sent = append(t.sent, line)
+		t.agent.Submit(line)
+	}
 	t.mu.Unlock()
 	switch {
 	case answer != nil:
-		answer <- line
+		answer <- strings.TrimSpace(line)
 	case line == "":
 	case line == "/help":
 		t.show.line(chatHelp)
@@ -166,11 +177,13 @@ func (t *talk) line(line string) {
 		t.why()
 	case line == "/session":
 		t.show.line(t.setup.session + " " + t.setup.path)
+	case own && line != "/continue" && line != "/compact" && !strings.HasPrefix(line, "/compact "):
+		name, _, _ := strings.Cut(line, " ")
+		t.show.line(fmt.Sprintf("there is no command %s; /help lists them. For a prompt that begins so, put a space before it.", clip(name, 40)))
+	case running && own:
+		t.show.line("it is at work: Esc stops it, then " + line)
 	case running:
-		t.agent.Submit(line)
 		t.show.line(t.show.paint(dim, "queued: "+line))
-	case strings.HasPrefix(line, "/") && line != "/continue" && line != "/compact" && !strings.HasPrefix(line, "/compact "):
-		t.show.line("unknown command; /help lists them")
 	default:
 		select {
 		case t.prompts <- line:
@@ -197,7 +210,7 @@ func (t *talk) interrupt(ctrlC bool) {
 
 func (t *talk) run(events func(func(session.Event, error) bool)) {
 	t.setRunning(true)
-	result, err := daruma.Collect(tee(tee(events, t.signals.commands.event), t.show.event))
+	result, err := daruma.Collect(tee(tee(tee(events, t.signals.commands.event), t.show.event), t.taken))
 	t.setRunning(false)
 	t.show.done()
 	t.prompt("> ")
@@ -212,15 +225,60 @@ func (t *talk) run(events func(func(session.Event, error) bool)) {
 		return
 	}
 	t.show.line(t.show.paint(dim, summary(result)))
-	if len(t.agent.History().Queued) > 0 && !t.isLeaving() {
+	t.mu.Lock()
+	late := len(t.sent) > 0 // it came when the run had taken up all that it would
+	t.sent = nil
+	t.mu.Unlock()
+	if (late || len(t.agent.History().Queued) > 0) && !t.isLeaving() {
 		t.run(t.agent.Continue(context.Background())) // what was typed meanwhile is next
+	}
+}
+
+// taken notes that the run took up a prompt that was sent to it.
+func (t *talk) taken(e session.Event) {
+	b, ok := e.Body.(*session.Prompt)
+	if !ok {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if i := slices.Index(t.sent, b.Text); i >= 0 {
+		t.sent = slices.Delete(t.sent, i, i+1)
 	}
 }
 
 func (t *talk) setRunning(on bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.running = on
+	t.running, t.status = on, ""
+}
+
+// beat keeps the screen true: its size, and before the prompt what goes on and
+// what stops it.
+func (t *talk) beat(now time.Time) {
+	width, height, err := term.GetSize(int(t.in.Fd()))
+	if err == nil {
+		_ = t.term.SetSize(width, height) // nothing is done if it is as it was
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.running || t.answer != nil {
+		return
+	}
+	if t.dumb {
+		t.show.tick(now)
+		return
+	}
+	status := t.show.doing(now)
+	if status != "" {
+		const stops = " · Esc stops"
+		status = fit(strings.TrimPrefix(status, "⏸ "), width-len(stops)-12) // room to type is left
+		status = t.show.paint(dim, "["+status+stops+"]") + " "
+	}
+	if status != t.status {
+		t.status = status
+		t.prompt(status + "> ")
+	}
 }
 
 // prompt changes the prompt and draws it anew.
@@ -342,7 +400,7 @@ func (t *talk) answers(ctx context.Context, prompt string, take func(line string
 	t.prompt(prompt)
 	defer func() {
 		t.mu.Lock()
-		t.answer = nil
+		t.answer, t.status = nil, ""
 		t.mu.Unlock()
 		t.prompt("> ")
 	}()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/daruma-agent/daruma/message"
@@ -17,6 +18,7 @@ import (
 type renderer struct {
 	out      io.Writer
 	terminal bool
+	width    func() int // columns of the terminal, 0 if nobody knows; may be nil
 	colour   bool
 	verbose  bool
 	words    bool // show what the model said once it is certain
@@ -30,6 +32,11 @@ type renderer struct {
 	healed   []*session.Recovery // not told yet
 	waiting  int                 // recovery whose wait was told
 	streamed int                 // characters of the attempt that are on the screen
+
+	mu     sync.Mutex // events, questions and the clock write at any time
+	pulse  pulse
+	spoke  time.Time     // when the last line was written
+	silent time.Duration // after which the next line says that it still works
 }
 
 // colour says whether stream may be coloured: NO_COLOR beats everything.
@@ -60,6 +67,13 @@ func (r *renderer) paint(style, text string) string {
 
 // line writes one line, below whatever stands there.
 func (r *renderer) line(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.put(text)
+}
+
+func (r *renderer) put(text string) {
+	r.spoke, r.silent = time.Now(), 0
 	r.clear()
 	r.flush()
 	if r.midLine {
@@ -78,6 +92,8 @@ func (r *renderer) clear() {
 
 // done leaves the screen in order.
 func (r *renderer) done() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.tellHealed()
 	r.clear()
 	r.flush()
@@ -88,6 +104,9 @@ func (r *renderer) done() {
 }
 
 func (r *renderer) event(e session.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pulse.event(e, time.Now())
 	if b, ok := e.Body.(*session.Recovery); !ok || b.State != session.Healed {
 		r.tellHealed()
 	}
@@ -105,7 +124,7 @@ func (r *renderer) event(e session.Event) {
 		r.calls(b.Message)
 	case *session.Retract:
 		if r.stream && r.streamed > 0 {
-			r.line(r.paint(dim, fmt.Sprintf("✗ the last %d characters are void: the answer broke off and is asked for again", r.streamed)))
+			r.put(r.paint(dim, fmt.Sprintf("✗ the last %d characters are void: the answer broke off and is asked for again", r.streamed)))
 		}
 		r.streamed = 0
 	case *session.Recovery:
@@ -116,23 +135,23 @@ func (r *renderer) event(e session.Event) {
 		r.result(b)
 	case *session.Permission:
 		if !b.Allowed {
-			r.line(r.paint(yellow, "✋ "+b.Name+" refused: "+b.Reason))
+			r.put(r.paint(yellow, "✋ "+b.Name+" refused: "+b.Reason))
 		}
 	case *session.Compaction:
 		if b.Rung == "refusal" {
-			r.line(r.paint(yellow, "✂ what was refused leaves the conversation; the session can go on"))
+			r.put(r.paint(yellow, "✂ what was refused leaves the conversation; the session can go on"))
 			break
 		}
-		r.line(r.paint(yellow, fmt.Sprintf("✂ the conversation was shortened: about %s tokens → %s", thousands(b.Before), thousands(b.After))))
+		r.put(r.paint(yellow, fmt.Sprintf("✂ the conversation was shortened: about %s tokens → %s", thousands(b.Before), thousands(b.After))))
 	case *session.Notice:
 		mark := "· "
 		if b.Level == session.Warning {
 			mark = "! "
 		}
-		r.line(r.paint(yellow, mark+b.Text))
+		r.put(r.paint(yellow, mark+b.Text))
 	case *session.Decision:
 		if r.verbose {
-			r.line(r.paint(dim, "  "+b.Outcome+" ⇒ "+b.Step))
+			r.put(r.paint(dim, "  "+b.Outcome+" ⇒ "+b.Step))
 		}
 	}
 }
@@ -168,10 +187,10 @@ func (r *renderer) calls(m *message.Message) {
 		return
 	}
 	if text := m.PlainText(); r.words && text != "" {
-		r.line("» " + clip(text, 160))
+		r.put("» " + clip(text, 160))
 	}
 	for _, c := range m.Calls() {
-		r.line(r.paint(bold, "● "+c.Name) + " " + brief(c.Input))
+		r.put(r.paint(bold, "● "+c.Name) + " " + brief(c.Input))
 	}
 }
 
@@ -179,10 +198,10 @@ func (r *renderer) calls(m *message.Message) {
 func (r *renderer) result(b *session.Result) {
 	lines := strings.Split(strings.TrimSpace(b.Block.PlainText()), "\n")
 	if !b.Block.IsError {
-		r.line(r.paint(dim, fmt.Sprintf("  └ %s%s", clip(lines[0], 100), more(len(lines)-1))))
+		r.put(r.paint(dim, fmt.Sprintf("  └ %s%s", clip(lines[0], 100), more(len(lines)-1))))
 		return
 	}
-	r.line(r.paint(red, fmt.Sprintf("  └ %s failed: %s%s", b.Name, clip(lines[0], 160), more(len(lines)-1))))
+	r.put(r.paint(red, fmt.Sprintf("  └ %s failed: %s%s", b.Name, clip(lines[0], 160), more(len(lines)-1))))
 }
 
 func more(n int) string {
@@ -206,12 +225,12 @@ func (r *renderer) recovery(b *session.Recovery) {
 	case session.Running:
 		// Waits are told by their countdown, stubs by what they save.
 		if b.Delay == 0 && b.Decision != "collapse_drain_retry" {
-			r.line(r.paint(yellow, "↻ "+because(b)+" · "+decision(b)))
+			r.put(r.paint(yellow, "↻ "+because(b)+" · "+decision(b)))
 		}
 	case session.Healed:
 		r.healed = append(r.healed, b)
 	case session.NotHealed:
-		r.line(r.paint(red, fmt.Sprintf("✗ not healed: %s, in spite of %s", because(b), decision(b))))
+		r.put(r.paint(red, fmt.Sprintf("✗ not healed: %s, in spite of %s", because(b), decision(b))))
 	}
 }
 
@@ -227,7 +246,7 @@ func (r *renderer) tellHealed() {
 		text += fmt.Sprintf(" (%d steps)", n)
 	}
 	r.healed = nil
-	r.line(r.paint(dim, text))
+	r.put(r.paint(dim, text))
 }
 
 func because(b *session.Recovery) string {
@@ -279,26 +298,80 @@ func decision(b *session.Recovery) string {
 	return text
 }
 
-// countdown tells a wait: why, which try of how many, how long, until when.
+// countdown tells a wait once; on a terminal the clock keeps it true.
 func (r *renderer) countdown(b *session.Waiting) {
-	why := strings.ReplaceAll(string(b.Cause), "_", " ")
-	if b.Status != 0 {
-		why += fmt.Sprintf(" (%d)", b.Status)
-	}
-	text := fmt.Sprintf("⏸ %s · try %s in %s (at %s)", why, nOfM(b.Attempt, b.Of), round(b.Left), b.Until.Local().Format(time.TimeOnly))
 	if r.terminal {
-		if r.midLine {
-			fmt.Fprintln(r.out)
-			r.midLine = false
-		}
-		fmt.Fprint(r.out, "\r\x1b[K"+r.paint(yellow, text+" · Ctrl+C stops"))
-		r.inPlace = true
+		r.inPlaceLine(waitText(b, b.Left))
 		return
 	}
 	if r.waiting != b.Recovery {
 		r.waiting = b.Recovery
-		r.line(text)
+		r.put(waitText(b, b.Left))
 	}
+}
+
+// inPlaceLine writes what the next line will take the place of.
+func (r *renderer) inPlaceLine(text string) {
+	if r.midLine {
+		fmt.Fprintln(r.out)
+		r.midLine = false
+	}
+	columns := 0
+	if r.width != nil {
+		columns = r.width()
+	}
+	const stops = " · Ctrl+C stops"
+	if columns > 0 {
+		text = fit(text, columns-len(stops)) // a line that wraps cannot be taken back
+	}
+	fmt.Fprint(r.out, "\r\x1b[K"+r.paint(yellow, text+stops))
+	r.inPlace = true
+}
+
+// tick says at now that it still works, if it has been silent for long: on a
+// terminal in place, elsewhere on a line of its own that comes ever less often.
+func (r *renderer) tick(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text := r.pulse.text(now)
+	if text == "" {
+		return
+	}
+	if r.terminal {
+		r.inPlaceLine(text)
+		return
+	}
+	silent := max(r.silent, firstSilence)
+	if now.Sub(r.spoke) >= silent {
+		r.put(r.paint(dim, "… "+strings.TrimPrefix(text, "⏸ ")))
+		r.silent = min(2*silent, lastSilence)
+	}
+}
+
+// doing is what goes on, for a prompt to say.
+func (r *renderer) doing(now time.Time) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pulse.text(now)
+}
+
+// beats calls tick every second, until stop is called.
+func beats(tick func(now time.Time)) (stop func()) {
+	done, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case now := <-ticker.C:
+				tick(now)
+			}
+		}
+	}()
+	return func() { close(done); <-over }
 }
 
 // nOfM counts; without an m time is the limit.

@@ -41,11 +41,12 @@ func headless(w *world, o *options, s *setup) error {
 	if err != nil {
 		return fail(exitConfig, "", "%v", err)
 	}
-	show := &renderer{out: discreet{w.Stderr, s.config.Redact.Known}, terminal: w.ErrTerminal, colour: w.colour(w.ErrTerminal), verbose: o.verbose}
+	show := w.progress(s)
+	show.verbose = o.verbose
 	for _, note := range s.told() {
 		show.line(note)
 	}
-	s.screen = show.out
+	s.tell = show.line
 	sig := onSignals(agent, w.Stderr, nil)
 	defer sig.stop()
 	defer s.farewell(agent, "other")
@@ -54,7 +55,9 @@ func headless(w *world, o *options, s *setup) error {
 	if o.prompt == "" {
 		events = agent.Continue(context.Background())
 	}
+	stop := beats(show.tick)
 	result, err := daruma.Collect(out.follow(tee(tee(events, sig.commands.event), show.event)))
+	stop()
 	show.done()
 	if err != nil {
 		e := s.unwritable(w, err)
@@ -82,6 +85,28 @@ func headless(w *world, o *options, s *setup) error {
 		return halted
 	}
 	return s.exitOf(result, exit)
+}
+
+// progress shows on stderr what goes on.
+func (w *world) progress(s *setup) *renderer {
+	return &renderer{
+		out: discreet{w.Stderr, s.config.Redact.Known}, colour: w.colour(w.ErrTerminal),
+		terminal: w.ErrTerminal && w.env("TERM") != "dumb", // which cannot take a line back
+		width:    func() int { return columns(w.Stderr) },
+	}
+}
+
+// columns is the width of the terminal behind out; 0 if it is none.
+func columns(out io.Writer) int {
+	f, ok := out.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }
 
 // lastWords is one line about a run that did not complete.

@@ -37,16 +37,18 @@ func compactNow(w *world, s *setup, instruction string) error {
 	if err != nil {
 		return fail(exitConfig, "please report this: it is a defect of daruma", "%v", err)
 	}
-	show := &renderer{out: discreet{w.Stderr, s.config.Redact.Known}, terminal: w.ErrTerminal, colour: w.colour(w.ErrTerminal)}
+	show := w.progress(s)
 	sig := onSignals(agent, w.Stderr, nil)
 	defer sig.stop()
 	var done *session.Compaction
+	stop := beats(show.tick)
 	result, err := daruma.Collect(tee(agent.Compact(context.Background(), instruction), func(e session.Event) {
 		show.event(e)
 		if c, ok := e.Body.(*session.Compaction); ok {
 			done = c
 		}
 	}))
+	stop()
 	show.done()
 	switch {
 	case err != nil:

@@ -205,8 +205,8 @@ func (s *setup) matches(rule string, c hook.ToolCall) (bool, error) {
 
 // say tells the person something at once, wherever lines go at the moment.
 func (s *setup) say(text string) {
-	if s.screen != nil {
-		fmt.Fprintln(s.screen, "… "+text)
+	if s.tell != nil {
+		s.tell("… " + text)
 	}
 }
 

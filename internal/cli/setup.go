@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -45,7 +44,7 @@ type setup struct {
 	settings settings
 	tooling  builtin.Config // of the main agent, and of every sub-agent
 	foreign  []tool.Tool    // of MCP servers
-	screen   io.Writer      // where lines of long work go; nil: nowhere
+	tell     func(string)   // takes lines about long work; nil: nobody listens
 }
 
 func (s *setup) close() {

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daruma-agent/daruma/failure"
+	"github.com/daruma-agent/daruma/message"
+	"github.com/daruma-agent/daruma/session"
+)
+
+// TestPulse holds what is said about work that goes on, and from when.
+func TestPulse(t *testing.T) {
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
+	two := &message.Message{Role: message.Assistant, Blocks: []message.Block{
+		{Type: message.ToolUse, ID: "a", Name: "Bash"}, {Type: message.ToolUse, ID: "b", Name: "Agent"},
+	}}
+	type at struct {
+		after time.Duration
+		body  session.Body
+	}
+	for _, c := range []struct {
+		name   string
+		events []at
+		now    time.Duration
+		want   string
+	}{
+		{"nothing yet", nil, time.Hour, ""},
+		{"soon", []at{{0, &session.Begin{}}}, 2 * time.Second, ""},
+		{"no answer", []at{{0, &session.Begin{}}}, 25 * time.Second, "waiting for the model · 25s"},
+		{"answers", []at{{0, &session.Begin{}}, {4 * time.Second, &session.Delta{}}}, 5 * time.Second, "the model answers · 5s"},
+		{"falls silent", []at{{0, &session.Begin{}}, {4 * time.Second, &session.Delta{Thinking: true}}}, 20 * time.Second, "the model thinks · 20s, nothing new for 16s"},
+		{"taken back", []at{{0, &session.Begin{}}, {time.Second, &session.Retract{}}}, 9 * time.Second, "at work · 8s"},
+		{"two calls", []at{{0, &session.Commit{Message: two}}, {time.Second, &session.Progress{Call: "b", Text: "one\n\x1b[2Jtwo\n"}}}, 8 * time.Second, "Agent, one of 2 calls · 8s · two"},
+		{"one is left", []at{{0, &session.Commit{Message: two}}, {time.Second, &session.Result{Call: "b"}}}, 90 * time.Second, "Bash · 1m30s"},
+		{"allowed late", []at{{0, &session.Commit{Message: two}}, {time.Minute, &session.Permission{Call: "a", Allowed: true}}, {time.Minute, &session.Result{Call: "b"}}}, 65 * time.Second, "Bash · 5s"},
+		{"waits", []at{{0, &session.Waiting{Cause: failure.RateLimit, Status: 429, Attempt: 1, Of: 10, Until: start.Add(20 * time.Second)}}}, 8 * time.Second, "⏸ rate limit (429) · try 1 of 10 in 12s (at 03:04:25)"},
+		{"over", []at{{0, &session.Begin{}}, {time.Second, &session.End{}}}, time.Hour, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var p pulse
+			for _, e := range c.events {
+				p.event(session.Event{Body: e.body}, start.Add(e.after))
+			}
+			if got := p.text(start.Add(c.now)); got != c.want {
+				t.Errorf("%q, not %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestTick holds that a log without a terminal is never silent for long, and
+// not filled either.
+func TestTick(t *testing.T) {
+	var out bytes.Buffer
+	r := &renderer{out: &out}
+	r.event(session.Event{Body: &session.Begin{}})
+	start := time.Now()
+	r.spoke = start
+	var said []int
+	for s := range 200 {
+		before := out.Len()
+		now := start.Add(time.Duration(s) * time.Second)
+		if r.tick(now); out.Len() > before {
+			said, r.spoke = append(said, s), now
+		}
+	}
+	if len(said) != 3 || said[0] != 20 || said[1] != 60 || said[2] != 140 {
+		t.Errorf("said something after %v seconds", said)
+	}
+	if !strings.HasPrefix(out.String(), "… waiting for the model · 20s\n") {
+		t.Errorf("%q", out.String())
+	}
+}
+
+// TestFit shortens to columns, of which some letters take two.
+func TestFit(t *testing.T) {
+	for _, c := range []struct {
+		text    string
+		columns int
+		want    string
+	}{{"abc", 0, "abc"}, {"abc", 4, "abc"}, {"abcd", 4, "abc…"}, {"日本語", 5, "日本…"}, {"日本語", 4, "日…"}, {"", 1, ""}} {
+		if got := fit(c.text, c.columns); got != c.want {
+			t.Errorf("%q in %d columns: %q, not %q", c.text, c.columns, got, c.want)
+		}
+	}
+}

@@ -278,3 +278,46 @@ func TestTypedAtTheEnd(t *testing.T) {
 	term.types("/exit\r")
 	term.ends(0)
 }
+
+// TestWhatIsAllowedIsSeen holds that a question shows all of what it asks about,
+// asks again when it is not understood, and names only the keys that there are.
+func TestWhatIsAllowedIsSeen(t *testing.T) {
+	p := newPlace(t, build(t), fmt.Sprintf(`step long always
+  when user "^wait"
+  status 429
+  header retry-after "10800"
+model
+  rule run
+    when user "^run", not results
+    call-raw Bash %q
+  rule write
+    when user "^write", not results
+    call write file_path="${cwd}/a.txt" content="first\nsecond"
+  rule steer
+    when user "^steer"
+    say "Before\x1b[2J\x1b]0;title\x07 after."
+  rule done
+    say "Good."
+`, `{"command":"echo a # `+strings.Repeat("harmless ", 20)+`\ntouch made"}`))
+	term := p.openTerminal()
+	term.types("run\r")
+	term.sees("  │ touch made")
+	term.types("\r")
+	term.sees("or words: what is to be done instead")
+	term.types("y\r")
+	term.sees("Good.")
+	term.types("write\r")
+	term.sees("  │ + second")
+	term.types("n\r")
+	term.sees("type /continue to go on, or what to do instead")
+	term.types("steer\r")
+	term.sees("Before after.")
+	term.types("wait\r")
+	term.sees("w/n> ")
+	term.types("what\r")
+	p.until("it asks again", func() bool { return strings.Count(term.text(), "w wait · n stop") == 2 })
+	term.types("n\r")
+	term.sees("go on after ")
+	term.types("/exit\r")
+	term.ends(0)
+}

@@ -12,8 +12,9 @@ import (
 	"time"
 
 	"github.com/daruma-agent/daruma"
-	"github.com/daruma-agent/daruma/permission"
+	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/session"
+	"github.com/daruma-agent/daruma/tool"
 	"golang.org/x/term"
 )
 
@@ -216,10 +217,10 @@ func (t *talk) run(events func(func(session.Event, error) bool)) {
 	t.prompt("> ")
 	switch {
 	case err != nil:
-		t.show.line(t.show.paint(red, "daruma: "+err.Error()))
+		t.show.line(t.show.paint(red, "daruma: "+tool.Clean(err.Error())))
 	case result.IsError:
-		t.show.line(t.show.paint(red, lastWords(result)))
-		t.show.line(t.show.paint(dim, result.Next))
+		t.show.line(t.show.paint(red, tool.Clean(lastWords(result))))
+		t.show.line(t.show.paint(dim, stepHere(result.Reason, result.Next)))
 	}
 	if result == nil {
 		return
@@ -232,6 +233,23 @@ func (t *talk) run(events func(func(session.Event, error) bool)) {
 	if (late || len(t.agent.History().Queued) > 0) && !t.isLeaving() {
 		t.run(t.agent.Continue(context.Background())) // what was typed meanwhile is next
 	}
+}
+
+// stepHere is a next step in the words of a conversation, where to continue is
+// a command.
+func stepHere(reason loop.Reason, next string) string {
+	rest, ok := strings.CutPrefix(next, "continue the session")
+	switch {
+	case reason == loop.HookStopped:
+		return "type another prompt; the hook said why"
+	case !ok:
+		return next
+	case reason == loop.AbortedStreaming || reason == loop.AbortedTools:
+		return "type /continue to go on, or what to do instead"
+	case rest == " to try again":
+		return "type /continue to try again, or another prompt"
+	}
+	return "type /continue to go on" + rest
 }
 
 // taken notes that the run took up a prompt that was sent to it.
@@ -302,37 +320,6 @@ func summary(r *daruma.Result) string {
 	return strings.Join(parts, " · ")
 }
 
-// ask puts a permission question to the person.
-func (t *talk) ask(ctx context.Context, q permission.Question) (permission.Answer, error) {
-	t.show.line(t.show.paint(yellow, "? "+q.Call.Name+" "+brief(q.Call.Input)))
-	t.show.line(t.show.paint(dim, "  "+q.Reason))
-	keys := "  y yes · n no, and stop · or say what to do instead"
-	if len(q.Suggestions) > 0 {
-		keys = "  y yes · a always (" + q.Suggestions[0].String() + ") · n no, and stop · or say what to do instead"
-	}
-	t.show.line(keys)
-	var answer permission.Answer
-	t.answers(ctx, "y/a/n> ", func(line string) (ok bool) {
-		answer, ok = understand(line, q)
-		return ok
-	})
-	return answer, context.Cause(ctx)
-}
-
-func understand(line string, q permission.Question) (permission.Answer, bool) {
-	switch strings.ToLower(line) {
-	case "":
-		return permission.Answer{}, false
-	case "y", "yes":
-		return permission.Answer{Behavior: permission.Allow}, true
-	case "a", "always":
-		return permission.Answer{Behavior: permission.Allow, Remember: q.Suggestions}, true
-	case "n", "no":
-		return permission.Answer{Interrupt: true}, true
-	}
-	return permission.Answer{Message: line}, true
-}
-
 // keys reads the keyboard, and takes out of it what interrupts: Ctrl+C, and an
 // Esc that begins no sequence.
 type keys struct {
@@ -361,57 +348,6 @@ func (k *keys) Read(p []byte) (int, error) {
 		}
 		if len(kept) > 0 || err != nil {
 			return len(kept), err
-		}
-	}
-}
-
-// askWait lets the person choose what to do about a long wait.
-func (t *talk) askWait(ctx context.Context, q daruma.WaitQuestion) daruma.WaitChoice {
-	until := time.Now().Add(q.Wait)
-	t.show.line(t.show.paint(yellow, fmt.Sprintf("⏸ %s: the provider asks to wait %s, until %s",
-		strings.ReplaceAll(string(q.Failure.Kind), "_", " "), round(q.Wait), until.Local().Format(time.TimeOnly))))
-	t.show.line(t.show.paint(dim, "  "+q.Failure.Text(true)))
-	keys := "  w wait · n stop (what you typed is kept)"
-	if q.Fallback {
-		keys = "  w wait · m another model · n stop (what you typed is kept)"
-	}
-	t.show.line(keys)
-	choice := daruma.StopHere
-	t.answers(ctx, "w/m/n> ", func(line string) bool {
-		switch strings.ToLower(line) {
-		case "w", "wait":
-			choice = daruma.WaitForIt
-		case "m", "model":
-			choice = daruma.AnotherModel
-		case "":
-			return false
-		}
-		return true
-	})
-	return choice
-}
-
-// answers puts a question: lines go to take, until it understands one.
-func (t *talk) answers(ctx context.Context, prompt string, take func(line string) bool) {
-	lines := make(chan string, 16) // a line that comes too late has a place to go
-	t.mu.Lock()
-	t.answer = lines
-	t.mu.Unlock()
-	t.prompt(prompt)
-	defer func() {
-		t.mu.Lock()
-		t.answer, t.status = nil, ""
-		t.mu.Unlock()
-		t.prompt("> ")
-	}()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case line := <-lines:
-			if take(line) {
-				return
-			}
 		}
 	}
 }

@@ -196,13 +196,25 @@ func (s *setup) startServers(w *world, o *options) error {
 }
 
 // serverTools are the tools of the servers that have listed them in time.
-func (s *setup) serverTools() []tool.Tool {
+func (s *setup) serverTools(w *world) []tool.Tool {
 	if s.servers == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
 	defer cancel()
+	slow := time.AfterFunc(slowHook, func() {
+		var names []string
+		for _, st := range s.servers.Status() {
+			if st.State == mcp.Pending {
+				names = append(names, tool.Clean(st.Name))
+			}
+		}
+		if len(names) > 0 {
+			fmt.Fprintf(w.Stderr, "… waiting for MCP servers: %s (at most %s; Ctrl+C stops)\n", strings.Join(names, ", "), s.patience)
+		}
+	})
 	s.servers.Wait(ctx)
+	slow.Stop()
 	tools := s.servers.Tools()
 	for _, st := range s.servers.Status() {
 		s.config.Servers = append(s.config.Servers, session.Server{Name: st.Name, Status: string(st.State)})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/session"
+	"github.com/daruma-agent/daruma/tool"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -135,7 +136,7 @@ func (r *renderer) event(e session.Event) {
 		r.result(b)
 	case *session.Permission:
 		if !b.Allowed {
-			r.put(r.paint(yellow, "✋ "+b.Name+" refused: "+b.Reason))
+			r.put(r.paint(yellow, "✋ "+b.Name+" refused: "+tool.Clean(b.Reason)))
 		}
 	case *session.Compaction:
 		if b.Rung == "refusal" {
@@ -148,7 +149,7 @@ func (r *renderer) event(e session.Event) {
 		if b.Level == session.Warning {
 			mark = "! "
 		}
-		r.put(r.paint(yellow, mark+b.Text))
+		r.put(r.paint(yellow, mark+tool.Clean(b.Text)))
 	case *session.Decision:
 		if r.verbose {
 			r.put(r.paint(dim, "  "+b.Outcome+" ⇒ "+b.Step))
@@ -165,7 +166,7 @@ func (r *renderer) delta(b *session.Delta) {
 	if r.lines {
 		r.pending += b.Text
 		if i := strings.LastIndexByte(r.pending, '\n'); i >= 0 {
-			fmt.Fprint(r.out, r.pending[:i+1])
+			fmt.Fprint(r.out, tool.Clean(r.pending[:i+1]))
 			r.pending = r.pending[i+1:]
 		}
 		return
@@ -177,7 +178,7 @@ func (r *renderer) delta(b *session.Delta) {
 // flush ends the line that waits.
 func (r *renderer) flush() {
 	if r.pending != "" {
-		fmt.Fprintln(r.out, r.pending)
+		fmt.Fprintln(r.out, tool.Clean(r.pending))
 		r.pending = ""
 	}
 }
@@ -196,7 +197,11 @@ func (r *renderer) calls(m *message.Message) {
 
 // result shows how a call ended, with the first lines of a failure.
 func (r *renderer) result(b *session.Result) {
-	lines := strings.Split(strings.TrimSpace(b.Block.PlainText()), "\n")
+	text := strings.TrimSpace(tool.Clean(b.Block.PlainText()))
+	if inner, ok := strings.CutPrefix(text, "<tool_use_error>"); ok { // a mark for the model
+		text = strings.TrimSuffix(inner, "</tool_use_error>")
+	}
+	lines := strings.Split(text, "\n")
 	if !b.Block.IsError {
 		r.put(r.paint(dim, fmt.Sprintf("  └ %s%s", clip(lines[0], 100), more(len(lines)-1))))
 		return
@@ -406,7 +411,7 @@ func brief(input jsontext.Value) string {
 }
 
 func clip(s string, most int) string {
-	s = strings.Join(strings.Fields(s), " ")
+	s = strings.Join(strings.Fields(tool.Clean(s)), " ") // nothing that comes from a model may steer the screen
 	if r := []rune(s); len(r) > most {
 		return string(r[:most]) + "…"
 	}

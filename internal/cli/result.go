@@ -8,6 +8,7 @@ import (
 	"github.com/daruma-agent/daruma"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/session"
+	"github.com/daruma-agent/daruma/tool"
 )
 
 // resultLine is the one object of --output-format json: the fields that
@@ -47,6 +48,9 @@ type recoverySum struct {
 // printText writes the text of the answer.
 func printText(out io.Writer, r *daruma.Result) error {
 	text := strings.TrimRight(r.Text, "\n")
+	if columns(out) > 0 { // a pipe gets every byte, a screen nothing that steers it
+		text = tool.Clean(text)
+	}
 	if text == "" {
 		return nil
 	}

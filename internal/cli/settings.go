@@ -180,7 +180,7 @@ func (s *setup) hooks(w *world, _ *options) error {
 			}
 			return
 		}
-		text := fmt.Sprintf("%s hook: %s (at most %s)", e.Event, cmp.Or(e.StatusMessage, e.Name), e.Limit)
+		text := fmt.Sprintf("%s hook: %s (at most %s)", e.Event, clip(cmp.Or(e.StatusMessage, e.Name), 60), e.Limit)
 		began[key] = time.AfterFunc(slowHook, func() { s.say(s.config.Redact.Known(text)) })
 	}
 	hooks, err := hook.New(cfg)
@@ -219,5 +219,11 @@ func (s *setup) farewell(agent *daruma.Agent, reason string) {
 	defer cancel()
 	for _, line := range agent.Close(ctx, reason) {
 		s.say(line)
+	}
+	if s.workspace == nil {
+		return
+	}
+	for _, command := range s.workspace.Tasks() {
+		s.say("ended with the session, in the background: " + s.config.Redact.Known(clip(command, 120)))
 	}
 }

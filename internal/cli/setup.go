@@ -240,7 +240,7 @@ func (s *setup) tools(w *world, o *options) error {
 	if err := s.bound(w, o, &cfg); err != nil {
 		return err
 	}
-	s.tooling, s.foreign = cfg, s.serverTools()
+	s.tooling, s.foreign = cfg, s.serverTools(w)
 	ws, set, err := s.hands()
 	if err != nil {
 		return s.unwritable(w, err)

@@ -50,8 +50,12 @@ func (o *options) settleTrust(w *world) {
 	if o.print || !w.Terminal {
 		return // what is not used is told where it would be read
 	}
-	fmt.Fprintf(w.Stderr, "This folder has settings of its own, which can run programs:\n  %s\nUse them? [y/N] ", strings.Join(paths, "\n  "))
-	line, _ := bufio.NewReaderSize(io.LimitReader(w.Stdin, 100), 16).ReadString('\n')
+	fmt.Fprintf(w.Stderr, "This folder has settings of its own, which can run programs:\n  %s\n", strings.Join(paths, "\n  "))
+	fmt.Fprint(w.Stderr, "Say y once you have read them; without them it goes on, too. Use them? [y/N] ")
+	line, err := bufio.NewReaderSize(io.LimitReader(w.Stdin, 100), 16).ReadString('\n')
+	if err != nil {
+		fmt.Fprintln(w.Stderr) // Ctrl+D
+	}
 	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
 		return
 	}
@@ -59,7 +63,7 @@ func (o *options) settleTrust(w *world) {
 	if record == "" {
 		return
 	}
-	err := os.MkdirAll(filepath.Dir(record), 0o700)
+	err = os.MkdirAll(filepath.Dir(record), 0o700)
 	if err == nil {
 		err = os.WriteFile(record, []byte(digest+"\n"), 0o600)
 	}

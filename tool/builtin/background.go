@@ -112,6 +112,26 @@ func (ts *tasks) find(id string) (*task, string) {
 	return nil, fmt.Sprintf("there is no task %s, only: %s", id, strings.Join(ts.order, ", "))
 }
 
+// Tasks lists the commands that run in the background at this moment, in the
+// order of their start.
+func (w *Workspace) Tasks() (commands []string) {
+	ts := &w.tasks
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for _, id := range ts.order {
+		t := ts.all[id]
+		if t == nil {
+			continue
+		}
+		select {
+		case <-t.done:
+		default:
+			commands = append(commands, t.command)
+		}
+	}
+	return commands
+}
+
 // close ends all tasks and waits until nothing of them is alive.
 func (ts *tasks) close() {
 	ts.mu.Lock()

@@ -68,7 +68,7 @@ func chat(w *world, o *options, s *setup) error {
 	if width, height, err := term.GetSize(int(out.Fd())); err == nil {
 		t.term.SetSize(width, height)
 	}
-	t.show = &renderer{out: discreet{t.term, s.config.Redact.Known}, colour: w.colour(true), verbose: o.verbose, stream: true, lines: true}
+	t.show = &renderer{out: discreet{t.term, s.config.Redact.Known}, colour: w.colour(true), verbose: o.verbose, stream: true, lines: true, width: func() int { return columns(out) }}
 	s.config.Ask, s.config.AskWait = t.ask, t.askWait
 	if t.agent, err = daruma.New(s.config); err != nil {
 		return fail(exitConfig, "", "%v", err)
@@ -76,7 +76,7 @@ func chat(w *world, o *options, s *setup) error {
 	s.tell = t.show.line
 	t.dumb = w.env("TERM") == "dumb"
 	defer beats(t.beat)()
-	t.signals = onSignals(t.agent, t.term, t.leave)
+	t.signals = onSignals(t.agent, t.show.line, t.leave)
 	defer t.signals.stop()
 	defer s.farewell(t.agent, "prompt_input_exit")
 	t.show.line(fmt.Sprintf("daruma %s · %s · %s · /help", Version(), s.config.Models[0], w.Dir))

@@ -101,7 +101,7 @@ func demoRun(w *world, dir string, real bool) error {
 	}
 	fmt.Fprintf(w.Stdout, "The agent is asked: %s\n\n", demoPrompt)
 	show := &renderer{out: w.Stdout, terminal: w.Terminal, colour: w.colour(w.Terminal), words: true}
-	sig := onSignals(agent, w.Stderr, nil)
+	sig := onSignals(agent, show.line, nil)
 	defer sig.stop()
 	result, err := daruma.Collect(tee(tee(agent.Run(context.Background(), demoPrompt), sig.commands.event), show.event))
 	show.done()

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -161,3 +162,35 @@ func runeWidth(c rune) int {
 	}
 	return 1
 }
+
+// wrap breaks a line between words where it would not fit; what follows is
+// indented like its beginning, and a little more. Several lines have their form
+// already.
+func wrap(text string, columns int) string {
+	if columns < 20 || strings.Contains(text, "\n") {
+		return text
+	}
+	out := ""
+	plain := strings.TrimLeft(styles.ReplaceAllString(text, ""), " ")
+	indent := strings.Repeat(" ", min(len(styles.ReplaceAllString(text, ""))-len(plain)+2, columns/2))
+	used := 0
+	for i, word := range strings.SplitAfter(text, " ") {
+		size := 0
+		for _, c := range strings.TrimRight(styles.ReplaceAllString(word, ""), " ") {
+			size += runeWidth(c)
+		}
+		if i > 0 && used > len(indent) && used+size > columns {
+			out = strings.TrimRight(out, " ") + "\n" + indent
+			used = len(indent)
+		}
+		out += word
+		used += size
+		if strings.HasSuffix(word, " ") {
+			used++
+		}
+	}
+	return out
+}
+
+// styles are the colours of paint.
+var styles = regexp.MustCompile("\x1b\\[[0-9]*m")

@@ -87,3 +87,24 @@ func TestFit(t *testing.T) {
 		}
 	}
 }
+
+// TestWrap breaks lines between words only.
+func TestWrap(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"short", "note: a b", "note: a b"},
+		{"long", "note: one two three four five", "note: one two three\n  four five"},
+		{"exact", "note: one two three four", "note: one two three\n  four"},
+		{"indented", "  └ one two three four five", "  └ one two three\n    four five"},
+		{"painted", "\x1b[2mnote: one two three four\x1b[0m", "\x1b[2mnote: one two three\n  four\x1b[0m"},
+		{"a word too long", "note: /a/very/long/path/that/is/one/word x", "note:\n  /a/very/long/path/that/is/one/word\n  x"},
+		{"wide", "日本語の 日本語の 日本語の", "日本語の 日本語の\n  日本語の"},
+		{"several lines", "one two three four five\nsix", "one two three four five\nsix"},
+	} {
+		if got := wrap(c.text, 20); got != c.want {
+			t.Errorf("%s: %q, not %q", c.name, got, c.want)
+		}
+	}
+	if long := strings.Repeat("word ", 50); wrap(long, 0) != long {
+		t.Error("wrapped where nobody knows the width")
+	}
+}

@@ -81,6 +81,9 @@ func (r *renderer) put(text string) {
 		fmt.Fprintln(r.out)
 		r.midLine = false
 	}
+	if r.lines && r.width != nil {
+		text = wrap(text, r.width())
+	}
 	fmt.Fprintln(r.out, text)
 }
 
@@ -321,13 +324,11 @@ func (r *renderer) inPlaceLine(text string) {
 		fmt.Fprintln(r.out)
 		r.midLine = false
 	}
-	columns := 0
-	if r.width != nil {
-		columns = r.width()
-	}
 	const stops = " · Ctrl+C stops"
-	if columns > 0 {
-		text = fit(text, columns-len(stops)) // a line that wraps cannot be taken back
+	if r.width != nil {
+		if columns := r.width(); columns > 0 {
+			text = fit(text, columns-len(stops)) // a line that wraps cannot be taken back
+		}
 	}
 	fmt.Fprint(r.out, "\r\x1b[K"+r.paint(yellow, text+stops))
 	r.inPlace = true

@@ -47,7 +47,7 @@ func headless(w *world, o *options, s *setup) error {
 		show.line(note)
 	}
 	s.tell = show.line
-	sig := onSignals(agent, w.Stderr, nil)
+	sig := onSignals(agent, show.line, nil)
 	defer sig.stop()
 	defer s.farewell(agent, "other")
 	out := newOutput(w, o, s)

@@ -38,7 +38,7 @@ func compactNow(w *world, s *setup, instruction string) error {
 		return fail(exitConfig, "please report this: it is a defect of daruma", "%v", err)
 	}
 	show := w.progress(s)
-	sig := onSignals(agent, w.Stderr, nil)
+	sig := onSignals(agent, show.line, nil)
 	defer sig.stop()
 	var done *session.Compaction
 	stop := beats(show.tick)

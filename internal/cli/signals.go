@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -16,7 +14,7 @@ import (
 // signals listens to those that end a run.
 type signals struct {
 	agent    *daruma.Agent
-	out      io.Writer
+	say      func(line string)
 	leave    func(code int) // of a conversation, which ends with more than the run; may be nil
 	commands commands
 	came     chan os.Signal
@@ -32,9 +30,9 @@ var signalCodes = map[os.Signal]int{os.Interrupt: exitInterrupted, syscall.SIGTE
 // onSignals makes the first Ctrl+C an interrupt that leaves a whole session and
 // the second one the end. SIGTERM and the loss of the terminal end the run
 // without making anything up (R88).
-func onSignals(agent *daruma.Agent, out io.Writer, leave func(code int)) *signals {
+func onSignals(agent *daruma.Agent, say func(line string), leave func(code int)) *signals {
 	s := &signals{
-		agent: agent, out: out, leave: leave, commands: commands{running: map[string]*session.Intent{}},
+		agent: agent, say: say, leave: leave, commands: commands{running: map[string]*session.Intent{}},
 		came: make(chan os.Signal, 4), done: make(chan struct{}),
 	}
 	signal.Notify(s.came, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -63,7 +61,7 @@ func (s *signals) take(sig os.Signal) {
 		s.commands.end()
 		os.Exit(signalCodes[sig])
 	case sig == os.Interrupt && s.leave == nil:
-		fmt.Fprintln(s.out, "interrupting; press Ctrl+C again to end at once")
+		s.say("interrupting; press Ctrl+C again to end at once")
 		s.agent.Interrupt()
 	case sig == os.Interrupt: // in a conversation it is a key, and this one came from elsewhere
 		s.agent.Interrupt()

@@ -321,3 +321,38 @@ model
 	term.types("/exit\r")
 	term.ends(0)
 }
+
+// TestCutIn cuts in while the model speaks.
+func TestCutIn(t *testing.T) {
+	p := newPlace(t, build(t), signalScript)
+	term := p.openTerminal("talk")
+	p.until("the answer begins", func() bool { return len(p.server.Report().Requests) > 0 })
+	term.types("/now Finish it\r")
+	term.sees("cuts in: Finish it")
+	term.sees("Good.")
+	term.types("/why\r")
+	term.sees("  - go on with another prompt\r\n")
+	term.types("/exit\r")
+	term.ends(0)
+}
+
+// TestKilledIsToldOnTheScreen opens a session whose process was killed: what it
+// left open is told, and how to go on.
+func TestKilledIsToldOnTheScreen(t *testing.T) {
+	p := newPlace(t, build(t), signalScript)
+	term := p.openTerminal("--permission-mode", "bypassPermissions", "work")
+	p.until("the command runs", func() bool { return p.has("started") })
+	if err := term.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = term.cmd.Wait()
+	term.master.Close()
+	p.until("no command is left", func() bool { return !strings.Contains(running(p.dir), "touch started") })
+	again := p.openTerminal("--continue")
+	again.sees("in doubt")
+	again.sees("type /continue to go on from there, or another prompt")
+	again.types("/why\r")
+	again.sees("Ended without an end:")
+	again.types("/exit\r")
+	again.ends(0)
+}

@@ -20,6 +20,7 @@ import (
 
 const chatHelp = `Type a prompt and press Enter. While it works, what you type is queued.
   Esc, Ctrl+C   interrupt; at an empty prompt Ctrl+C twice leaves
+  /now PROMPT   cut in: the model stops talking, what it said stays, and this follows
   /continue     go on from where it stopped
   /compact      shorten the conversation now; words behind it say what to keep
   /why          how the last run ended, and what led there
@@ -82,6 +83,9 @@ func chat(w *world, o *options, s *setup) error {
 	t.show.line(fmt.Sprintf("daruma %s · %s · %s · /help", Version(), s.config.Models[0], w.Dir))
 	for _, note := range s.told() {
 		t.show.line(note)
+	}
+	if s.left != nil && o.prompt == "" {
+		t.show.line("type /continue to go on from there, or another prompt")
 	}
 	go t.read()
 	if o.prompt != "" {
@@ -162,10 +166,18 @@ func (t *talk) read() {
 func (t *talk) line(line string) {
 	t.mu.Lock()
 	answer, running := t.answer, t.running
-	own := strings.HasPrefix(line, "/")
+	now, cuts := strings.CutPrefix(line, "/now ")
+	if cuts {
+		line = strings.TrimSpace(now)
+	}
+	own := strings.HasPrefix(line, "/") && !cuts
 	if running && answer == nil && line != "" && !own {
 		t.sent = append(t.sent, line)
-		t.agent.Submit(line)
+		if cuts {
+			t.agent.SubmitNow(line)
+		} else {
+			t.agent.Submit(line)
+		}
 	}
 	t.mu.Unlock()
 	switch {
@@ -183,8 +195,10 @@ func (t *talk) line(line string) {
 		t.show.line(fmt.Sprintf("there is no command %s; /help lists them. For a prompt that begins so, put a space before it.", clip(name, 40)))
 	case running && own:
 		t.show.line("it is at work: Esc stops it, then " + line)
+	case running && cuts:
+		t.show.line(t.show.paint(dim, "cuts in: "+clip(line, 200)))
 	case running:
-		t.show.line(t.show.paint(dim, "queued: "+line))
+		t.show.line(t.show.paint(dim, "queued: "+clip(line, 200)))
 	default:
 		select {
 		case t.prompts <- line:

@@ -164,15 +164,15 @@ func runeWidth(c rune) int {
 }
 
 // wrap breaks a line between words where it would not fit; what follows is
-// indented like its beginning, and a little more. Several lines have their form
+// indented like its beginning, and by hang more. Several lines have their form
 // already.
-func wrap(text string, columns int) string {
+func wrap(text string, columns, hang int) string {
 	if columns < 20 || strings.Contains(text, "\n") {
 		return text
 	}
 	out := ""
 	plain := strings.TrimLeft(styles.ReplaceAllString(text, ""), " ")
-	indent := strings.Repeat(" ", min(len(styles.ReplaceAllString(text, ""))-len(plain)+2, columns/2))
+	indent := strings.Repeat(" ", min(len(styles.ReplaceAllString(text, ""))-len(plain)+hang, columns/2))
 	used := 0
 	for i, word := range strings.SplitAfter(text, " ") {
 		size := 0

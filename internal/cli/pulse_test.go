@@ -100,11 +100,27 @@ func TestWrap(t *testing.T) {
 		{"wide", "日本語の 日本語の 日本語の", "日本語の 日本語の\n  日本語の"},
 		{"several lines", "one two three four five\nsix", "one two three four five\nsix"},
 	} {
-		if got := wrap(c.text, 20); got != c.want {
+		if got := wrap(c.text, 20, 2); got != c.want {
 			t.Errorf("%s: %q, not %q", c.name, got, c.want)
 		}
 	}
-	if long := strings.Repeat("word ", 50); wrap(long, 0) != long {
+	if long := strings.Repeat("word ", 50); wrap(long, 0, 2) != long {
 		t.Error("wrapped where nobody knows the width")
+	}
+}
+
+// TestProse breaks what the model says between words, and leaves code and tables
+// as they are.
+func TestProse(t *testing.T) {
+	var out bytes.Buffer
+	r := &renderer{out: &out, stream: true, lines: true, width: func() int { return 20 }}
+	text := "one two three four five\n- one two three four five\n```\nf(one, two, three, four, five)\n```\n| one | two | three | four |\n\nend\x1b[2J of it that is long"
+	for _, c := range text { // in the smallest pieces
+		r.event(session.Event{Body: &session.Delta{Text: string(c)}})
+	}
+	r.event(session.Event{Body: &session.Commit{}})
+	want := "one two three four\nfive\n- one two three four\n  five\n```\nf(one, two, three, four, five)\n```\n| one | two | three | four |\n\nend of it that is\nlong\n"
+	if out.String() != want {
+		t.Errorf("%q", out.String())
 	}
 }

@@ -15,20 +15,20 @@ import (
 
 // ask puts a permission question to the person.
 func (t *talk) ask(ctx context.Context, q permission.Question) (permission.Answer, error) {
-	t.show.line(t.show.paint(yellow, "? "+q.Call.Name+" "+brief(q.Call.Input)))
-	for _, line := range allOf(q.Call.Input) {
-		t.show.line("  │ " + line)
-	}
-	t.show.line(t.show.paint(dim, "  "+tool.Clean(q.Reason)))
-	prompt := "y/n> "
+	prompt, always := "y/n> ", ""
 	if len(q.Suggestions) > 0 {
-		prompt = "y/a/n> "
-		t.show.line("  y yes · n no, and stop · or say what to do instead\n  a always: " + tool.Clean(q.Suggestions[0].String()))
-	} else {
-		t.show.line("  y yes · n no, and stop · or say what to do instead")
+		prompt, always = "y/a/n> ", "\n  a always: "+tool.Clean(q.Suggestions[0].String())
+	}
+	show := func() {
+		t.show.line(t.show.paint(yellow, "? "+q.Call.Name+" "+brief(q.Call.Input)))
+		for _, line := range allOf(q.Call.Input) {
+			t.show.line("  │ " + line)
+		}
+		t.show.line(t.show.paint(dim, "  "+tool.Clean(q.Reason)))
+		t.show.line("  y yes · n no, and stop · or say what to do instead" + always)
 	}
 	var answer permission.Answer
-	t.answers(ctx, prompt, func(line string) (ok bool) {
+	t.answers(ctx, prompt, show, func(line string) (ok bool) {
 		if answer, ok = understand(line, q); !ok {
 			t.show.line("  " + prompt[:len(prompt)-2] + ", or words: what is to be done instead")
 		}
@@ -83,16 +83,18 @@ func understand(line string, q permission.Question) (permission.Answer, bool) {
 // askWait lets the person choose what to do about a long wait.
 func (t *talk) askWait(ctx context.Context, q daruma.WaitQuestion) daruma.WaitChoice {
 	until := time.Now().Add(q.Wait)
-	t.show.line(t.show.paint(yellow, fmt.Sprintf("⏸ %s: the provider asks to wait %s, until %s",
-		strings.ReplaceAll(string(q.Failure.Kind), "_", " "), round(q.Wait), until.Local().Format(time.TimeOnly))))
-	t.show.line(t.show.paint(dim, "  "+q.Failure.Text(true)))
 	keys, prompt := "  w wait · n stop (what you typed is kept)", "w/n> "
 	if q.Fallback {
 		keys, prompt = "  w wait · m another model · n stop (what you typed is kept)", "w/m/n> "
 	}
-	t.show.line(keys)
+	show := func() {
+		t.show.line(t.show.paint(yellow, fmt.Sprintf("⏸ %s: the provider asks to wait %s, until %s",
+			strings.ReplaceAll(string(q.Failure.Kind), "_", " "), round(q.Wait), until.Local().Format(time.TimeOnly))))
+		t.show.line(t.show.paint(dim, "  "+tool.Clean(q.Failure.Text(true))))
+		t.show.line(keys)
+	}
 	choice := daruma.StopHere
-	t.answers(ctx, prompt, func(line string) (ok bool) {
+	t.answers(ctx, prompt, show, func(line string) (ok bool) {
 		if choice, ok = chosen(line, q.Fallback); !ok {
 			t.show.line(keys)
 		}
@@ -117,11 +119,12 @@ func chosen(line string, fallback bool) (daruma.WaitChoice, bool) {
 }
 
 // answers puts a question: lines go to take, until it understands one.
-func (t *talk) answers(ctx context.Context, prompt string, take func(line string) bool) {
+func (t *talk) answers(ctx context.Context, prompt string, show func(), take func(line string) bool) {
 	lines := make(chan string, 16) // a line that comes too late has a place to go
 	t.mu.Lock()
 	t.answer = lines
 	t.mu.Unlock()
+	show() // who reads it may answer it
 	t.prompt(prompt)
 	defer func() {
 		t.mu.Lock()

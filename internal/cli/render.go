@@ -27,6 +27,7 @@ type renderer struct {
 	lines    bool // … by whole lines, for a screen with a prompt below
 
 	pending string // words that wait for the end of their line
+	code    bool   // the model's words are in a block of code
 
 	inPlace  bool                // a countdown stands on the last line
 	midLine  bool                // streamed text did not end with a line break
@@ -82,7 +83,7 @@ func (r *renderer) put(text string) {
 		r.midLine = false
 	}
 	if r.lines && r.width != nil {
-		text = wrap(text, r.width())
+		text = wrap(text, r.width(), 2)
 	}
 	fmt.Fprintln(r.out, text)
 }
@@ -122,6 +123,7 @@ func (r *renderer) event(e session.Event) {
 	case *session.Commit:
 		r.streamed = 0
 		r.flush()
+		r.code = false
 		r.calls(b.Message)
 	case *session.Continue:
 		r.streamed = 0
@@ -130,7 +132,7 @@ func (r *renderer) event(e session.Event) {
 		if r.stream && r.streamed > 0 {
 			r.put(r.paint(dim, fmt.Sprintf("✗ the last %d characters are void: the answer broke off and is asked for again", r.streamed)))
 		}
-		r.streamed = 0
+		r.streamed, r.code = 0, false
 	case *session.Recovery:
 		r.recovery(b)
 	case *session.Waiting:
@@ -169,7 +171,7 @@ func (r *renderer) delta(b *session.Delta) {
 	if r.lines {
 		r.pending += b.Text
 		if i := strings.LastIndexByte(r.pending, '\n'); i >= 0 {
-			fmt.Fprint(r.out, tool.Clean(r.pending[:i+1]))
+			r.prose(r.pending[:i])
 			r.pending = r.pending[i+1:]
 		}
 		return
@@ -178,10 +180,29 @@ func (r *renderer) delta(b *session.Delta) {
 	r.midLine = !strings.HasSuffix(b.Text, "\n")
 }
 
+// prose writes whole lines of the model, code as it is and the rest broken
+// between words.
+func (r *renderer) prose(text string) {
+	for line := range strings.SplitSeq(tool.Clean(text), "\n") {
+		start := strings.TrimLeft(line, " ")
+		if strings.HasPrefix(start, "```") || strings.HasPrefix(start, "~~~") {
+			r.code = !r.code
+		}
+		if r.width != nil && !r.code && len(line)-len(start) < 4 && !strings.HasPrefix(start, "|") && !strings.HasPrefix(line, "\t") {
+			hang := 0
+			if strings.HasPrefix(start, "- ") || strings.HasPrefix(start, "* ") {
+				hang = 2
+			}
+			line = wrap(line, r.width(), hang)
+		}
+		fmt.Fprintln(r.out, line)
+	}
+}
+
 // flush ends the line that waits.
 func (r *renderer) flush() {
 	if r.pending != "" {
-		fmt.Fprintln(r.out, tool.Clean(r.pending))
+		r.prose(r.pending)
 		r.pending = ""
 	}
 }
@@ -349,7 +370,11 @@ func (r *renderer) tick(now time.Time) {
 	}
 	silent := max(r.silent, firstSilence)
 	if now.Sub(r.spoke) >= silent {
-		r.put(r.paint(dim, "… "+strings.TrimPrefix(text, "⏸ ")))
+		text = "… " + strings.TrimPrefix(text, "⏸ ")
+		if r.lines { // somebody sits there
+			text += " · Esc stops"
+		}
+		r.put(r.paint(dim, text))
 		r.silent = min(2*silent, lastSilence)
 	}
 }

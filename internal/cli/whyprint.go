@@ -36,8 +36,14 @@ func (t *talk) why() {
 	}
 	p, err := readPast(t.setup.path)
 	if err == nil {
+		t.mu.Lock()
+		p.inUse = t.running // nobody else can work on it
+		t.mu.Unlock()
 		var y *why
 		if y, err = explainEnd(p); err == nil {
+			for i, step := range y.Next { // of which those of a shell are not for here
+				y.Next[i], _, _ = strings.Cut(step, ": daruma -p --resume ")
+			}
 			err = y.print(t.show.out, t.show.colour)
 		}
 	}

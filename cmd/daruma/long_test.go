@@ -127,7 +127,7 @@ func newLong(t *testing.T) *long {
 	}
 	l.args = []string{
 		"-p", "--output-format", "stream-json", "--permission-mode", "acceptEdits", "--settings", longSettings,
-		"--mcp-config", string(servers), "--web-allow-private", "--stream-idle-timeout", "2s", "--fallback-model", "claude-haiku-4-5",
+		"--mcp-config", string(servers), "--web-allow-private", "--stream-idle-timeout", "3s", "--fallback-model", "claude-haiku-4-5",
 		"--api-key-helper", `echo x >> "$ASIDE/keys"; echo "key-$(wc -l < "$ASIDE/keys")"`,
 		"Look after this repository. WEB=" + longWeb(t),
 	}

@@ -35,7 +35,7 @@ var longSaid = map[string]string{
 	"A change of what is not there":        `✗is not in the file`,
 	"A change of what is there many":       `✗is in the file \d+ times`,
 	"A change of a file that is":           `✗changed`,
-	"A command without an end":             `✗timed out after 1\.5s[^"]*partial`,
+	"A command without an end":             `✗timed out after 2s[^"]*partial`,
 	"A flood":                              `the water rises[^"]*/outputs/`,
 	"A daemon":                             `left behind[^"]*1 process still running after the command`,
 	"A picture.":                           `"image"`,

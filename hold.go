@@ -44,6 +44,13 @@ func (r *run) pass(t *gate.Ticket, req *model.Request) (held *failure.Error, ok 
 				Hint: failure.Hint{After: left, Given: true}, Message: "another process met the limit of this account and model",
 			}, true
 		}
+		if h.For < quietHold && record == nil {
+			r.waited += h.For
+			if !r.pause(h.For) {
+				return nil, false
+			}
+			continue
+		}
 		if record == nil {
 			record = r.publish(&session.Recovery{
 				Layer: "request", Cause: failure.RateLimit, Decision: "gate", Rule: "gate-" + string(h.Why),
@@ -58,6 +65,22 @@ func (r *run) pass(t *gate.Ticket, req *model.Request) (held *failure.Error, ok 
 	}
 	r.askedLimit = false
 	return nil, true
+}
+
+// quietHold is a hold that nobody notices: it only spaces requests, so it is
+// neither told nor counted as a way back.
+const quietHold = 250 * time.Millisecond
+
+// pause sleeps; it reports false when the run ended meanwhile.
+func (r *run) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.ctx.Done():
+		return false
+	}
 }
 
 // unsent stands for a request that was held at the gate.

@@ -236,11 +236,7 @@ func (r *run) wait(d time.Duration, record *session.Recovery) bool {
 		if left <= time.Minute {
 			slice = min(slice, time.Second) // a countdown that a person watches
 		}
-		timer := time.NewTimer(min(left, slice))
-		select {
-		case <-timer.C:
-		case <-r.ctx.Done():
-			timer.Stop()
+		if !r.pause(min(left, slice)) {
 			return false
 		}
 	}

@@ -313,7 +313,11 @@ func (w *watched) watch(events func(func(session.Event, error) bool)) (end *sess
 			}
 		case *session.Recovery:
 			if b.State == session.Running {
-				w.say(fmt.Sprintf("%s: %s, try %d of %d", cmp.Or(string(b.Cause), b.Outcome), b.Decision, b.Attempt, b.Of))
+				text := fmt.Sprintf("%s: %s, try %d of %d", cmp.Or(string(b.Cause), b.Outcome), b.Decision, b.Attempt, b.Of)
+				if b.Delay > 0 && !b.NextAt.IsZero() {
+					text += " at " + b.NextAt.Local().Format(time.TimeOnly)
+				}
+				w.say(text)
 			}
 		case *session.End:
 			end = b

@@ -356,3 +356,30 @@ func TestKilledIsToldOnTheScreen(t *testing.T) {
 	again.types("/exit\r")
 	again.ends(0)
 }
+
+// TestSubAgentIsSeen holds that the screen says what a sub-agent waits for, and
+// that it is one who asks.
+func TestSubAgentIsSeen(t *testing.T) {
+	p := newPlace(t, build(t), `step busy
+  when user "^part"
+  status 529
+  header retry-after "5"
+model
+  rule part
+    when user "^part", not results
+    call shell command="touch made"
+  rule give
+    when user "^give", not results
+    call agent description="a part" prompt="part of it"
+  rule done
+    say "Good."
+`)
+	term := p.openTerminal("give")
+	term.sees("· overloaded: retry, try 1 of 10 at ")
+	term.sees("? a sub-agent asks: Bash touch made")
+	term.types("y\r")
+	term.sees("Good.")
+	p.until("the prompt is back", func() bool { return strings.Contains(term.text(), "2 turns") })
+	term.types("/exit\r")
+	term.ends(0)
+}

@@ -124,3 +124,16 @@ func TestProse(t *testing.T) {
 		t.Errorf("%q", out.String())
 	}
 }
+
+// TestVoid says of an answer that was taken back how many letters of it stand on
+// the screen, not how many bytes.
+func TestVoid(t *testing.T) {
+	var out bytes.Buffer
+	r := &renderer{out: &out, stream: true, lines: true}
+	r.event(session.Event{Body: &session.Begin{}})
+	r.event(session.Event{Body: &session.Delta{Text: "日本語"}})
+	r.event(session.Event{Body: &session.Retract{}})
+	if !strings.HasPrefix(out.String(), "日本語\n✗ the last 3 characters are void") {
+		t.Errorf("%q", out.String())
+	}
+}

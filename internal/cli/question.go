@@ -19,8 +19,12 @@ func (t *talk) ask(ctx context.Context, q permission.Question) (permission.Answe
 	if len(q.Suggestions) > 0 {
 		prompt, always = "y/a/n> ", "\n  a always: "+tool.Clean(q.Suggestions[0].String())
 	}
+	who := ""
+	if !t.show.owns(q.Call.ID) {
+		who = "a sub-agent asks: "
+	}
 	show := func() {
-		t.show.line(t.show.paint(yellow, "? "+q.Call.Name+" "+brief(q.Call.Input)))
+		t.show.line(t.show.paint(yellow, "? "+who+q.Call.Name+" "+brief(q.Call.Input)))
 		for _, line := range allOf(q.Call.Input) {
 			t.show.line("  │ " + line)
 		}

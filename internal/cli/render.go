@@ -3,9 +3,11 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/session"
@@ -167,7 +169,7 @@ func (r *renderer) delta(b *session.Delta) {
 		return
 	}
 	r.clear()
-	r.streamed += len(b.Text)
+	r.streamed += utf8.RuneCountInString(b.Text)
 	if r.lines {
 		r.pending += b.Text
 		if i := strings.LastIndexByte(r.pending, '\n'); i >= 0 {
@@ -384,6 +386,14 @@ func (r *renderer) doing(now time.Time) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.pulse.text(now)
+}
+
+// owns reports whether a call that runs is one of this agent: those of its
+// sub-agents are not seen here.
+func (r *renderer) owns(call string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.pulse.calls, func(c pulseCall) bool { return c.id == call })
 }
 
 // beats calls tick every second, until stop is called.

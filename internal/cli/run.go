@@ -157,7 +157,10 @@ func (s *setup) goOn(step string) string {
 	if s.path == "" {
 		return cmp.Or(step, "run it again")
 	}
-	if step == "go on" || step == "" {
+	switch step {
+	case "continue the session to try again":
+		return "try again: daruma -p --resume " + s.session
+	case "go on", "", "continue the session when you are ready":
 		return "go on: daruma -p --resume " + s.session
 	}
 	return step + "; to go on: daruma -p --resume " + s.session

@@ -35,7 +35,7 @@ func (r *run) reduce(step loop.Step) loop.Outcome {
 	}
 	before, after := message.Estimate(r.history.Messages), message.Estimate(next)
 	if err == nil && after > before-before/progressShare {
-		err = fmt.Errorf("%d tokens of %d would remain", after, before)
+		err = fmt.Errorf("a summary would hardly make it shorter: %d tokens of %d would remain", after, before)
 	}
 	if err != nil {
 		return r.unchanged(step, err)

@@ -189,13 +189,13 @@ func (r *run) together(cut context.Context, batch []*call) {
 	running.Add(1)
 	started := sync.OnceFunc(running.Done)
 	go func() { running.Wait(); close(updates) }()
-	finished := false
+	ended := false
 	defer func() {
-		started()
-		if !finished { // a consumer that panics leaves nobody stuck, and nothing at work
-			r.cancel(errLeft)
-			for range updates {
-			}
+		if started(); ended {
+			return
+		}
+		r.cancel(errLeft) // the consumer panicked: the calls end before the run does
+		for range updates {
 		}
 	}()
 	for _, c := range batch {
@@ -213,7 +213,7 @@ func (r *run) together(cut context.Context, batch []*call) {
 	for u := range updates {
 		r.take(u)
 	}
-	finished = true
+	ended = true
 }
 
 // judge decides whether a call runs.

@@ -2,7 +2,9 @@ package cli
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -44,7 +46,7 @@ func instructions(dir string) (text string, notes []string) {
 		seen := ""
 		for _, name := range []string{"AGENTS.md", "CLAUDE.md"} {
 			path := filepath.Join(d, name)
-			data, err := os.ReadFile(path)
+			data, err := readStart(path, maxInstructions+1)
 			if os.IsNotExist(err) {
 				continue
 			}
@@ -65,6 +67,24 @@ func instructions(dir string) (text string, notes []string) {
 		}
 	}
 	return strings.TrimSpace(b.String()), notes
+}
+
+// readStart reads at most the first bytes of a file, and nothing of what is none:
+// a link of a folder that nobody knows may point to what never ends.
+func readStart(path string, most int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is no file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
 }
 
 // foldersDown lists the folders from the root of the git repository to dir;

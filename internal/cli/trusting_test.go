@@ -63,6 +63,12 @@ func TestFilesWithoutEnd(t *testing.T) {
 	if err := os.Symlink("/dev/zero", filepath.Join(dir, projectServers)); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink("/dev/zero", filepath.Join(dir, "AGENTS.md")); err != nil {
+		t.Fatal(err)
+	}
+	if text, notes := instructions(dir); text != "" || len(notes) != 1 {
+		t.Errorf("instructions of %d bytes, notes %q", len(text), notes)
+	}
 	w := &world{Dir: dir, Env: []string{"DARUMA_HOME=" + t.TempDir()}}
 	o := &options{print: true}
 	o.settleTrust(w)

@@ -396,3 +396,41 @@ func TestTwoAgentsSameID(t *testing.T) {
 		t.Errorf("results: %+v", blocks)
 	}
 }
+
+func TestNoQuestionBehindTheEnd(t *testing.T) {
+	const script = `model
+  rule work
+    when purpose subagent, not results
+    call Change x=1
+  rule worked
+    when purpose subagent
+    say "Done with it."
+  rule hand-over
+    when not results
+    call Agent prompt="TASK-A"
+    call Agent prompt="TASK-B"
+  rule done
+    say "All done."
+`
+	change := &slow{name: "Change", effect: tool.Unsafe, access: tool.AccessOther}
+	var agent *daruma.Agent
+	var asked atomic.Int32
+	p := lab{script: script, at: func(a *daruma.Agent, _ session.Event) { agent = a },
+		config: withAgents(daruma.SubAgents{}, func(cfg *daruma.Config) {
+			cfg.Tools, _ = tool.NewSet(change)
+			cfg.Permission = &permission.Policy{Mode: permission.Default, Root: "/w"}
+			cfg.Ask = func(ctx context.Context, _ permission.Question) (permission.Answer, error) {
+				asked.Add(1)
+				for range 100_000 { // the other one comes to wait
+					runtime.Gosched()
+				}
+				agent.Interrupt()
+				<-ctx.Done()
+				return permission.Answer{}, ctx.Err()
+			}
+		})}.play(t)
+	p.must(t, loop.AbortedTools)
+	if n := asked.Load(); n != 1 {
+		t.Errorf("%d questions", n)
+	}
+}

@@ -272,6 +272,9 @@ func (r *run) child(id string, in agentInput, place Workplace) (cfg Config, note
 		cfg.Ask = func(ctx context.Context, q permission.Question) (permission.Answer, error) {
 			r.children.asking.Lock()
 			defer r.children.asking.Unlock()
+			if ctx.Err() != nil { // it ended while another question was open
+				return permission.Answer{}, context.Cause(ctx)
+			}
 			return ask(ctx, q)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"slices"
+	"time"
 
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/tool"
@@ -19,6 +20,10 @@ const (
 	mostCircles  = 3  // of calls that alternate …
 	widestCircle = 4  // … between so many
 	mostSeen     = 64 // calls that are remembered
+	// Who waits for something asks again and again: calls that take so long may
+	// be made so many times as often.
+	takesTime = 5 * time.Second
+	patient   = 5
 )
 
 // repeats remembers the calls of a run and notices those that lead nowhere
@@ -34,14 +39,15 @@ type made struct {
 	result digest
 	failed bool
 	change bool // it succeeded, and may have changed something
+	slow   bool // it took its time
 }
 
 type digest [sha256.Size]byte
 
 // add remembers what came of a call.
-func (p *repeats) add(c *call, result message.Block) {
+func (p *repeats) add(c *call, result message.Block, took time.Duration) {
 	p.made++
-	m := made{call: c.key(), failed: result.IsError}
+	m := made{call: c.key(), failed: result.IsError, slow: took >= takesTime}
 	m.change = !m.failed && c.effect != tool.Pure
 	text := []byte(result.PlainText())
 	if m.failed { // numbers of lines, times and ports do not make it another failure
@@ -98,14 +104,19 @@ func (p *repeats) nowhere(c *call) int {
 			same++
 		}
 	}
-	switch {
-	case first == nil:
+	if first == nil {
 		return 0
+	}
+	factor := 1
+	if first.slow {
+		factor = patient
+	}
+	switch {
 	case circling:
 		return mostCircles
-	case first.failed && row >= mostFailures, first.change && row >= mostChanges:
+	case first.failed && row >= factor*mostFailures, first.change && row >= factor*mostChanges:
 		return row
-	case !first.change && same >= mostReads:
+	case !first.change && same >= factor*mostReads:
 		return same
 	}
 	return 0
@@ -122,6 +133,9 @@ func (p *repeats) circles(next digest) bool {
 		round, closed := p.seen[from:from+width], true
 		if !slices.ContainsFunc(round, func(m made) bool { return m.call != next }) {
 			continue // the same call in a row has its own bounds
+		}
+		if slices.ContainsFunc(round, func(m made) bool { return m.slow }) {
+			continue // a wait is in it
 		}
 		for i, m := range p.seen[from:] {
 			closed = closed && m == round[i%width]

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/daruma-agent/daruma"
 	"github.com/daruma-agent/daruma/loop"
@@ -114,6 +115,15 @@ func TestNoDoomLoop(t *testing.T) {
 			&fickle{name: "test", effect: tool.Pure, do: func(int, string) tool.Result { return tool.Text("FAIL") }},
 			&fickle{name: "edit", effect: tool.Unsafe, do: func(_ int, in string) tool.Result { return tool.Text("edited") }},
 		}, play(numbered(20, `test x="1"`, `edit x="%d"`)...)},
+		"waiting for a server": {[]tool.Tool{
+			&slow{name: "wait", effect: tool.Unsafe, takes: 30 * time.Second},
+			&fickle{name: "check", effect: tool.Unsafe, do: func(n int, _ string) tool.Result {
+				if n < 12 {
+					return tool.Fail(tool.ClassExit, "Exit code 7")
+				}
+				return tool.Text("up")
+			}},
+		}, play(numbered(24, `check x="1"`, `wait x="1"`)...)},
 		"one nudge is enough": {[]tool.Tool{&fickle{name: "read", effect: tool.Pure, do: func(int, string) tool.Result { return tool.Text("same") }}},
 			play(append(numbered(6, `read x="1"`), `read x="2"`)...)},
 	} {

@@ -335,7 +335,7 @@ func (r *run) result(c *call, u update) {
 	if c.repeats {
 		r.repeats.again(c)
 	} else {
-		r.repeats.add(c, block)
+		r.repeats.add(c, block, u.took)
 	}
 	if u.result.Denied {
 		r.denials = append(r.denials, session.Denial{Tool: c.Name, Call: c.ID, Input: r.told(c)})

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -106,7 +107,7 @@ func projectConfig(w *world, m *mcpFlags, trusted bool, take func([]byte, string
 		path := filepath.Join(dir, projectServers)
 		data, err := m.ownFile(path)
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 			continue
 		case err == nil && !trusted:
 			return []string{"this folder's .mcp.json was not used: pass --trust once you have read it"}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/daruma-agent/daruma"
@@ -97,7 +98,7 @@ func (s *setup) readSettings(w *world, o *options) error {
 		}
 		data, err := read(path)
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 			continue
 		case i < own && !o.mcp.trust:
 			s.notes = append(s.notes, fmt.Sprintf("%s was not used: pass --trust once you have read it", path))

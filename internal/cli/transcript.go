@@ -25,7 +25,11 @@ func (p *past) transcript(out io.Writer, colour bool) error {
 		r.line(r.paint(dim, "called "+p.history.Name))
 	}
 	if p.history.Parent != "" {
-		r.line(r.paint(dim, "a copy of the session "+p.history.Parent+", and what came after"))
+		origin := "a copy of the session " + p.history.Parent + ", and what came after"
+		if session.IsChild(p.history.Session) {
+			origin = "a sub-agent of the session " + p.history.Parent
+		}
+		r.line(r.paint(dim, origin))
 	}
 	if p.inUse {
 		r.line(r.paint(yellow, p.usedBy()+"; this is what it has written so far"))

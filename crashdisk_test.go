@@ -208,7 +208,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	}
 	step := 1
 	if testing.Short() {
-		step = 5
+		step = 25
 	}
 	for op := 1; op <= healthy.ops; op += step {
 		t.Run(fmt.Sprint(op), func(t *testing.T) {

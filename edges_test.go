@@ -413,9 +413,9 @@ func TestNoQuestionBehindTheEnd(t *testing.T) {
     say "All done."
 `
 	change := &slow{name: "Change", effect: tool.Unsafe, access: tool.AccessOther}
-	var agent *daruma.Agent
+	var agent atomic.Pointer[daruma.Agent]
 	var asked atomic.Int32
-	p := lab{script: script, at: func(a *daruma.Agent, _ session.Event) { agent = a },
+	p := lab{script: script, at: func(a *daruma.Agent, _ session.Event) { agent.Store(a) },
 		config: withAgents(daruma.SubAgents{}, func(cfg *daruma.Config) {
 			cfg.Tools, _ = tool.NewSet(change)
 			cfg.Permission = &permission.Policy{Mode: permission.Default, Root: "/w"}
@@ -424,7 +424,7 @@ func TestNoQuestionBehindTheEnd(t *testing.T) {
 				for range 100_000 { // the other one comes to wait
 					runtime.Gosched()
 				}
-				agent.Interrupt()
+				agent.Load().Interrupt()
 				<-ctx.Done()
 				return permission.Answer{}, ctx.Err()
 			}

@@ -16,7 +16,11 @@ import (
 // something at its first, second, … event, until the run has no event left for
 // it. It returns the events of each run and the report of the server.
 func atEveryEvent(t *testing.T, do func(ctx context.Context, a *daruma.Agent) (leave bool), after func(t *testing.T, a *daruma.Agent, events []session.Event)) {
-	for k := 1; ; k++ {
+	step := 1
+	if testing.Short() {
+		step = 3
+	}
+	for k := 1; ; k += step {
 		reached := false
 		ok := t.Run("", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -280,17 +280,7 @@ func TestShutdownBillsSubAgents(t *testing.T) {
 
 // TestAgentGoesOnUnsaved: an agent without a journal goes on with what it knows.
 func TestAgentGoesOnUnsaved(t *testing.T) {
-	const script = `model
-  rule hand-over
-    when n 1
-    call Agent prompt="SUBTASK"
-  rule child
-    when n 2
-    say "Half of it."
-  rule again
-    when n 3
-    call Agent prompt="And the rest?" resume="story.agent-1"
-  rule child-again
+	const script = inTwoHalves + `  rule child-again
     when n 4, said "Half of it"
     say "The other half."
   rule lost

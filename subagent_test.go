@@ -169,10 +169,8 @@ model
 	}
 }
 
-// TestSubAgentGoesOn: with its id an agent works on with all that it knows, in
-// its own journal.
-func TestSubAgentGoesOn(t *testing.T) {
-	const script = `model
+// inTwoHalves hands a task over, and lets the sub-agent go on with it.
+const inTwoHalves = `model
   rule hand-over
     when n 1
     call Agent prompt="SUBTASK"
@@ -182,7 +180,12 @@ func TestSubAgentGoesOn(t *testing.T) {
   rule again
     when n 3
     call Agent prompt="And the rest?" resume="story.agent-1"
-  rule child-again
+`
+
+// TestSubAgentGoesOn: with its id an agent works on with all that it knows, in
+// its own journal.
+func TestSubAgentGoesOn(t *testing.T) {
+	const script = inTwoHalves + `  rule child-again
     when n 4
     say "The other half."
   rule done

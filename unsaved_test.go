@@ -38,6 +38,18 @@ func notices(events []session.Event, part string) int {
 	return n
 }
 
+// onFullDisk is a new session on a disk that can be filled.
+func onFullDisk(t *testing.T, dir string) (*fullDisk, *session.Journal) {
+	t.Helper()
+	disk := &fullDisk{}
+	store := session.Store{Dir: dir, Project: "/p", Disk: func(f session.File) session.File { disk.File = f; return disk }}
+	journal, err := store.Create("story")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return disk, journal
+}
+
 // TestDiskFullAtEveryEvent fills the disk at each event of a rich run. It is told
 // once, the run completes, and the next one writes what is missing as soon as
 // there is room. What is on disk is whole at every moment.
@@ -47,12 +59,7 @@ func TestDiskFullAtEveryEvent(t *testing.T) {
 		dir := t.TempDir()
 		ok := t.Run("", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				disk := &fullDisk{}
-				store := session.Store{Dir: dir, Project: "/p", Disk: func(f session.File) session.File { disk.File = f; return disk }}
-				journal, err := store.Create("story")
-				if err != nil {
-					t.Fatal(err)
-				}
+				disk, journal := onFullDisk(t, dir)
 				agent, finish := simulated(t, crashScript, func(cfg *daruma.Config) { cfg.Journal = journal })
 				var events []session.Event
 				for e, err := range agent.Run(t.Context(), "Do the task.") {
@@ -87,7 +94,7 @@ func TestDiskFullAtEveryEvent(t *testing.T) {
 				}
 				endOf(t, more)
 				checkViolations(t, finish())
-				journalIsMemory(t, agent, journal, store)
+				journalIsMemory(t, agent, journal, session.Store{Dir: dir, Project: "/p"})
 			})
 		})
 		if !ok || !reached {
@@ -104,12 +111,7 @@ func TestStopUnsaved(t *testing.T) {
 		dir := t.TempDir()
 		ok := t.Run("", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				disk := &fullDisk{}
-				store := session.Store{Dir: dir, Project: "/p", Disk: func(f session.File) session.File { disk.File = f; return disk }}
-				journal, err := store.Create("story")
-				if err != nil {
-					t.Fatal(err)
-				}
+				disk, journal := onFullDisk(t, dir)
 				agent, finish := simulated(t, crashScript, func(cfg *daruma.Config) { cfg.Journal, cfg.StopUnsaved = journal, true })
 				var events []session.Event
 				after := 0 // results of tools with effects, although it could not be saved

@@ -237,8 +237,9 @@ func (c *memoryConn) Close() error {
 	c.mu.Lock()
 	reset := !c.linger
 	c.mu.Unlock()
-	c.out.update(func() { c.out.closed = true; c.out.reset = c.out.reset || reset })
+	// What the other end writes fails before it reads the end: who has seen the end cannot write any more.
 	c.in.update(func() { c.in.gone = true; c.in.reset = c.in.reset || reset })
+	c.out.update(func() { c.out.closed = true; c.out.reset = c.out.reset || reset })
 	return nil
 }
 

@@ -31,7 +31,7 @@ func (j *judge) contents() {
 		switch m.role {
 		case "user", "assistant":
 		case "system":
-			j.add("role", "messages: Unexpected role \"system\". The Messages API accepts a top-level `system` parameter, not \"system\" as an input message role.")
+			j.systemPlace(i)
 		default:
 			j.add("role", "messages.%d.role: Input should be 'user' or 'assistant'", i)
 		}
@@ -58,6 +58,26 @@ func (j *judge) contents() {
 	}
 }
 
+// systemPlace checks where a system message stands inside messages: newer models
+// take one behind what the user said, for the answer that follows.
+// Source: platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages
+func (j *judge) systemPlace(i int) {
+	all := j.q.messages
+	if i == 0 {
+		j.add("role", "messages: Unexpected role \"system\". The Messages API accepts a top-level `system` parameter, not \"system\" as an input message role.")
+		return
+	}
+	before := all[i-1]
+	served := before.role == "assistant" && len(before.blocks) > 0 &&
+		(before.blocks[len(before.blocks)-1].kind == "server_tool_use" || isServerResult(before.blocks[len(before.blocks)-1].kind))
+	if before.role != "user" && !served {
+		j.add("role", "messages.%d: a system message must follow a user message", i)
+	}
+	if i+1 < len(all) && all[i+1].role != "assistant" {
+		j.add("role", "messages.%d: a system message must be the last message or be followed by an assistant message", i)
+	}
+}
+
 func (j *judge) block(role string, b block) {
 	fields, known := blockFields[b.kind]
 	if !known && !isServerResult(b.kind) {
@@ -72,6 +92,10 @@ func (j *judge) block(role string, b block) {
 			}
 			j.add(rule, "%s.%s.%s: Extra inputs are not permitted", b.at, b.kind, f)
 		}
+	}
+	if role == "system" && b.kind != "text" {
+		j.add("block-place", "%s: `%s` blocks cannot be in `system` messages", b.at, b.kind)
+		return
 	}
 	switch b.kind {
 	case "text":

@@ -36,8 +36,10 @@ func validConversation() obj {
 			obj{"type": "tool_result", "tool_use_id": "toolu_2", "is_error": true, "content": []any{text("bad"), image("image/png", png)}},
 			with(text("and now?"), "cache_control", mark),
 		}),
+		obj{"role": "system", "content": "from here on in French"},
 		assistant("thinking aloud"),
 		user("go on then"),
+		obj{"role": "system", "content": []any{text("and in short")}},
 	)
 	body["system"] = []any{with(text("be brief"), "cache_control", mark)}
 	body["tool_choice"] = obj{"type": "auto", "disable_parallel_tool_use": true}
@@ -91,6 +93,10 @@ func pairCases() []violationCase {
 		{"block-place", ask(u([]any{c1}), u([]any{result("t1", "x")})), "`tool_use` blocks can only be in `assistant` messages"},
 		{"block-type", ask(u([]any{obj{"type": "txt"}})), "messages.0.content.0: Input tag 'txt'"},
 		{"role", ask(obj{"role": "system", "content": "x"}, u("y")), "Unexpected role \"system\""},
+		{"role", ask(u("x"), a("y"), obj{"role": "system", "content": "z"}, u("x")), "messages.2: a system message must follow a user message"},
+		{"role", ask(u("x"), obj{"role": "system", "content": "z"}, u("y")), "messages.1: a system message must be the last message"},
+		{"role", ask(u("x"), obj{"role": "system", "content": "z"}, obj{"role": "system", "content": "z"}), "messages.1: a system message must be the last message"},
+		{"block-place", ask(u("x"), obj{"role": "system", "content": []any{c1}}), "`tool_use` blocks cannot be in `system` messages"},
 		{"unknown-field", ask(u([]any{with(text("x"), "index", 0)})), "messages.0.content.0.text.index: Extra inputs are not permitted"},
 		{"unknown-field", ask(with(u("x"), "id", "m1")), "messages.0.id: Extra inputs are not permitted"},
 		{"cache-control", ask(u(lots)), "A maximum of 4 blocks with cache_control may be provided. Found 5."},

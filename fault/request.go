@@ -156,6 +156,9 @@ func (q *request) addMessage(i int, m map[string]any) {
 	for _, b := range msg.blocks {
 		q.media += countMedia(b.kind, b.m)
 	}
+	if msg.role == "system" { // an instruction beside the conversation: nobody's turn
+		return
+	}
 	if n := len(q.turns); n > 0 && q.turns[n-1].role == msg.role {
 		q.turns[n-1].blocks = append(q.turns[n-1].blocks, msg.blocks...)
 		return

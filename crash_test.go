@@ -1,6 +1,7 @@
 package daruma_test
 
 import (
+	_ "embed"
 	"slices"
 	"strings"
 	"testing"
@@ -17,30 +18,9 @@ import (
 
 // crashScript has tools with and without effects, retries, a cut answer and an
 // overflow, so that a run writes every kind of event.
-const crashScript = `window 2400
-step busy
-  status 529
-step break
-  when results
-  cut text 5 close
-step short times 2
-  when called Write
-  truncate 30 tokens
-model
-  rule look
-    when not called Read
-    say "I look at two files."
-    call Read file_path="a"
-    call Read file_path="big"
-  rule act
-    when called Read, not called Write
-    say "Now I write."
-    call Write file_path="c" content="x"
-    call Write file_path="d" content="y"
-  rule report
-    when called Write
-    say "All done." fill=60
-`
+//
+//go:embed testdata/eventful.fault
+var crashScript string
 
 // resumeScript answers whatever a resumed session still asks.
 const resumeScript = `model

@@ -244,31 +244,15 @@ func replay(t *testing.T, s *stage) {
 	}
 }
 
-// eventful writes every kind of event.
-const eventful = `window 2400
-step busy
-  status 529
-step break
-  when results
-  cut text 5 close
-step short times 2
-  when called Write
-  truncate 30 tokens
-model
-  rule look
-    when not called Read
-    say "I look at two files."
-    call Read file_path="a"
-    call Read file_path="big"
-  rule act
-    when called Read, not called Write
-    say "Now I write."
-    call Write file_path="c" content="x"
-    call Write file_path="d" content="y"
-  rule report
-    when called Write
-    say "All done." fill=60
-`
+// eventful is a script that makes a run write every kind of event.
+func eventful(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../testdata/eventful.fault")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
 
 // TestStopAnywhere steps in at every event of an eventful run but its deltas:
 // every span that began is ended once, and the reason is told.
@@ -282,7 +266,7 @@ func TestStopAnywhere(t *testing.T) {
 			for k, reached := 0, true; reached && !t.Failed(); k++ {
 				reached = false
 				synctest.Test(t, func(t *testing.T) {
-					s, n := play(t, eventful, nil), 0
+					s, n := play(t, eventful(t), nil), 0
 					s.run(t, "Do the task.", func(e session.Event) bool {
 						if e.Type() == session.TypeDelta {
 							return false
@@ -310,7 +294,7 @@ func TestStopAnywhere(t *testing.T) {
 func TestLost(t *testing.T) {
 	var events []session.Event
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, eventful, nil)
+		s := play(t, eventful(t), nil)
 		s.run(t, "Do the task.", nil)
 		s.finish()
 		events = s.events
@@ -342,7 +326,7 @@ func TestLost(t *testing.T) {
 // TestPanic lets the consumer panic: the run has no end, until Close gives it one.
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, eventful, nil)
+		s := play(t, eventful(t), nil)
 		func() {
 			defer func() { _ = recover() }()
 			defer s.observer.Close()

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // matcher is a compiled matcher: all, some exact names, or an expression.
@@ -17,8 +18,8 @@ type matcher struct {
 // How a matcher that is a list of names looks; the values of StopFailure have no
 // dashes and blanks, so there only the strict form is one.
 var (
-	nameList       = regexp.MustCompile(`^[A-Za-z0-9_\-, |]+$`)
-	strictNameList = regexp.MustCompile(`^[A-Za-z0-9_|]+$`)
+	nameList       = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_\-, |]+$`) })
+	strictNameList = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_|]+$`) })
 )
 
 func compile(e Event, text string) (matcher, error) {
@@ -29,7 +30,7 @@ func compile(e Event, text string) (matcher, error) {
 	switch {
 	case text == "" || text == "*":
 		return matcher{all: true}, nil
-	case list.MatchString(text):
+	case list().MatchString(text):
 		var m matcher
 		for _, name := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(separators, r) }) {
 			if name = strings.TrimSpace(name); name != "" {

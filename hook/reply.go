@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -294,15 +295,17 @@ const longest = 1024
 // notification, the bell. Nothing that moves the cursor, asks, or writes the
 // clipboard.
 var (
-	sequence = regexp.MustCompile("\x1b\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|\x07")
-	allowed  = regexp.MustCompile("^(?:\x1b\\](?:0|1|2|9|99|777);[^\x00-\x1f\u007f-\u009f]*(?:\x07|\x1b\\\\)|\x07)$")
+	sequence = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("\x1b\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|\x07") })
+	allowed  = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile("^(?:\x1b\\](?:0|1|2|9|99|777);[^\x00-\x1f\u007f-\u009f]*(?:\x07|\x1b\\\\)|\x07)$")
+	})
 )
 
 // harmless leaves of s the sequences that are allowed.
 func harmless(s string) string {
 	var out strings.Builder
-	for _, one := range sequence.FindAllString(s, 100) {
-		if len(one) <= longest && allowed.MatchString(one) {
+	for _, one := range sequence().FindAllString(s, 100) {
+		if len(one) <= longest && allowed().MatchString(one) {
 			out.WriteString(one)
 		}
 	}

@@ -6,11 +6,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/daruma-agent/daruma/tool"
 )
 
-var mcpServer = regexp.MustCompile(`^mcp__[A-Za-z0-9.-]+(_[A-Za-z0-9.-]+)*(__\*)?$`)
+var mcpServer = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^mcp__[A-Za-z0-9.-]+(_[A-Za-z0-9.-]+)*(__\*)?$`) })
 
 // intent is what a rule is read for. It decides the doubtful cases: what may
 // be meant is denied and asked about, but only what is surely meant is allowed.
@@ -39,7 +40,7 @@ func (r Rule) covers(name string, kind tool.AccessKind, in intent) bool {
 	case "Task":
 		return name == "Agent"
 	}
-	if mcpServer.MatchString(r.Tool) {
+	if mcpServer().MatchString(r.Tool) {
 		server := strings.TrimSuffix(r.Tool, "__*")
 		// Two underscores separate the server from its tool, so a rule with a
 		// tool in it covers no further tools.
@@ -90,7 +91,7 @@ func (r Rule) matchesName(c tool.Call, key string) bool {
 // have a syntax of their own are left out: Bash(command:*) is about a program
 // called command.
 func (r Rule) matchesParameter(c tool.Call, a tool.Access) bool {
-	m := parameter.FindStringSubmatch(r.Specifier)
+	m := parameter().FindStringSubmatch(r.Specifier)
 	if m == nil || (a.Kind == tool.AccessShell && m[1] == "command") {
 		return false
 	}

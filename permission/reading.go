@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // reader describes a program that only reads, as far as its arguments leave it
@@ -128,10 +129,10 @@ func setsOptions(args []string, known bool) bool {
 	})
 }
 
-var assigning = regexp.MustCompile("^-|[$`]|%[-+ #0-9.*']*[hlLjzt]*n")
+var assigning = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("^-|[$`]|%[-+ #0-9.*']*[hlLjzt]*n") })
 
 // prints: neither -v nor %n, which set a variable.
-func prints(args []string, _ bool) bool { return len(args) > 0 && !assigning.MatchString(args[0]) }
+func prints(args []string, _ bool) bool { return len(args) > 0 && !assigning().MatchString(args[0]) }
 
 // tests: one test with its operator written out. Others may evaluate what a
 // variable holds.

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/bmatcuk/doublestar/v4"
 )
@@ -54,8 +55,8 @@ func (r Rule) String() string {
 }
 
 var (
-	toolName  = regexp.MustCompile(`^[A-Za-z0-9_.:*?-]+$`)
-	parameter = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*):(.+)$`)
+	toolName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.:*?-]+$`) })
+	parameter = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*):(.+)$`) })
 )
 
 // The tools whose specifier is a path pattern, and those whose specifier is
@@ -76,7 +77,7 @@ func ParseRule(text string) (Rule, error) {
 	switch {
 	case text == "":
 		return fail("it is empty; write Tool or Tool(specifier)")
-	case !toolName.MatchString(name):
+	case !toolName().MatchString(name):
 		return fail("it must begin with the name of a tool, as in Bash(git diff:*)")
 	case !found:
 		return r, nil
@@ -110,7 +111,7 @@ func (r Rule) check() string {
 			return "write the host alone, as in WebFetch(domain:example.com)"
 		}
 	case r.Tool == "Bash" || named:
-	case !parameter.MatchString(r.Specifier):
+	case !parameter().MatchString(r.Specifier):
 		return "this tool takes no such specifier; write " + r.Tool + " or " + r.Tool + "(parameter:value)"
 	}
 	return ""
@@ -153,7 +154,7 @@ func ParseRules(list string) ([]Rule, error) {
 // strict says that the rule is one that only asks or denies: what it covers is
 // not clear enough to allow it.
 func (r Rule) strict() bool {
-	if strings.ContainsAny(r.Tool, "*?") && !mcpServer.MatchString(r.Tool) {
+	if strings.ContainsAny(r.Tool, "*?") && !mcpServer().MatchString(r.Tool) {
 		return true
 	}
 	_, named := nameTools[r.Tool]

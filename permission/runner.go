@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // runner is a program that runs the command in its own words.
@@ -46,7 +47,7 @@ var runners = map[string]runner{
 var launchers = []string{"watch", "ssh", "parallel", "flock", "strace", "ltrace", "unshare", "nsenter", "chroot", "su",
 	"script", "taskset", "chrt", "systemd-run", "busybox", "entr", "fd", "trap"}
 
-var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*\+?=`)
+var assignment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*\+?=`) })
 
 // command splits the words of a runner: the assignments and the command that
 // it runs. It fails if an option is not known, since then nobody can tell
@@ -73,7 +74,7 @@ func (r runner) command(words []word) (assigns, rest []word, bare, ok bool) {
 		bare = false
 		i += skip
 	}
-	for r.assigns && i < len(words) && assignment.MatchString(words[i].text) {
+	for r.assigns && i < len(words) && assignment().MatchString(words[i].text) {
 		assigns = append(assigns, words[i])
 		i++
 	}

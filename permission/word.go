@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -17,7 +18,7 @@ type word struct {
 	globs bool   // a pattern of file names; otherwise known
 }
 
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./+@%:,=-]+$|^\[$`)
+var plainWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_./+@%:,=-]+$|^\[$`) })
 
 // readWord reads a word, which braces may turn into several.
 func readWord(src string, w *syntax.Word) []word {
@@ -105,7 +106,7 @@ func readParts(raw string, parts []syntax.WordPart) word {
 		}
 	}
 	w.text = text.String()
-	w.plain = w.known && w.text == raw && plainWord.MatchString(raw)
+	w.plain = w.known && w.text == raw && plainWord().MatchString(raw)
 	w.globs = w.globs && w.known
 	w.known = w.known && !w.globs
 	if w.known && strings.HasPrefix(raw, "~") && !strings.HasPrefix(raw, "~/") && raw != "~" {

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/daruma-agent/daruma/message"
@@ -124,7 +125,7 @@ func save(dir, name, text string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	f, err := os.CreateTemp(dir, fileSafe.ReplaceAllString(name, "_")+"-*.txt")
+	f, err := os.CreateTemp(dir, fileSafe().ReplaceAllString(name, "_")+"-*.txt")
 	if err != nil {
 		return "", err
 	}
@@ -139,7 +140,7 @@ func save(dir, name, text string) (string, error) {
 	return filepath.Abs(f.Name())
 }
 
-var fileSafe = regexp.MustCompile(`[^A-Za-z0-9_.]+`)
+var fileSafe = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9_.]+`) })
 
 // Middle cuts the middle out of text if it has more than head+tail characters.
 // marker stands in its place; ## in it becomes the number of characters cut.
@@ -162,7 +163,9 @@ func Middle(text string, head, tail int, marker string) string {
 
 // Terminal sequences: CSI (colours, cursor), OSC (titles, links; ended by BEL or
 // ST), and the short ones.
-var escapes = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b\n]*(?:\x07|\x1b\\\\)|[()*+][0-9A-Za-z]|[@-Z\\\\-_=>])")
+var escapes = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b\n]*(?:\x07|\x1b\\\\)|[()*+][0-9A-Za-z]|[@-Z\\\\-_=>])")
+})
 
 // Clean makes text fit for JSON, for a model and for a terminal: valid UTF-8,
 // line ends as \n, no terminal sequences and no control characters but \n and
@@ -173,7 +176,7 @@ func Clean(text string) string {
 	}
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text = strings.ReplaceAll(text, "\r\n", "\n")
-	text = escapes.ReplaceAllString(text, "")
+	text = escapes().ReplaceAllString(text, "")
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n', r == '\t':

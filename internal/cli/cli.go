@@ -110,10 +110,13 @@ func root(w *world) *cobra.Command {
 		Long:          "daruma is a coding agent that gets up again: every failure of the model has a named cause,\na bounded way back and an honest end.",
 		Example:       examples,
 		Args:          cobra.ArbitraryArgs,
-		Version:       Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.version {
+				_, err := fmt.Fprintln(w.Stdout, "daruma", Version())
+				return err
+			}
 			o.prompt = strings.Join(args, " ")
 			if err := mistyped(cmd, &o, args); err != nil {
 				return err
@@ -121,7 +124,6 @@ func root(w *world) *cobra.Command {
 			return run(w, &o)
 		},
 	}
-	cmd.SetVersionTemplate("daruma {{.Version}}\n")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(flagError(err)) })
 	cmd.SuggestionsMinimumDistance = 2
 	o.register(cmd.Flags())

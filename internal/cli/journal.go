@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/daruma-agent/daruma"
@@ -47,13 +48,13 @@ func (o *wanted) register(f *pflag.FlagSet) {
 	f.StringVar(&o.failing, "on-journal-failure", failingContinue, "when the session can no longer be saved, as on a full disk: continue unsaved, or stop")
 }
 
-var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+var uuid = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`) })
 
 func (o *wanted) check(all *options) error {
 	o.id, o.name = strings.ToLower(o.id), strings.TrimSpace(o.name)
 	old := all.goOn || all.resume != ""
 	switch {
-	case o.id != "" && !uuid.MatchString(o.id):
+	case o.id != "" && !uuid().MatchString(o.id):
 		return fmt.Errorf("--session-id %q: a UUID is needed, such as %s", o.id, newID())
 	case o.id != "" && old && !o.fork:
 		return errors.New("--session-id is for a new session: with --continue and --resume it needs --fork-session")

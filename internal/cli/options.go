@@ -40,6 +40,7 @@ type options struct {
 	partial   bool // --include-partial-messages
 	errorJSON bool // seen by tellError
 	verbose   bool
+	version   bool
 }
 
 func (o *options) register(f *pflag.FlagSet) {
@@ -70,6 +71,9 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.noJournal, "no-session-persistence", false, "keep no session on disk")
 	f.BoolVar(&o.errorJSON, errorJSONFlag, false, "say on one JSON line on stderr, too, why it did not succeed")
 	f.BoolVar(&o.verbose, "verbose", false, "show each decision on stderr")
+	// Not that of cobra: its text in words of ours would take a template, and with
+	// templates the linker keeps every method of every type.
+	f.BoolVarP(&o.version, "version", "v", false, "version for daruma")
 	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		switch name { // both spellings are in use
 		case "allowed-tools":

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/daruma-agent/daruma/message"
@@ -171,12 +172,12 @@ func wrap(text string, columns, hang int) string {
 		return text
 	}
 	out := ""
-	plain := strings.TrimLeft(styles.ReplaceAllString(text, ""), " ")
-	indent := strings.Repeat(" ", min(len(styles.ReplaceAllString(text, ""))-len(plain)+hang, columns/2))
+	plain := strings.TrimLeft(styles().ReplaceAllString(text, ""), " ")
+	indent := strings.Repeat(" ", min(len(styles().ReplaceAllString(text, ""))-len(plain)+hang, columns/2))
 	used := 0
 	for i, word := range strings.SplitAfter(text, " ") {
 		size := 0
-		for _, c := range strings.TrimRight(styles.ReplaceAllString(word, ""), " ") {
+		for _, c := range strings.TrimRight(styles().ReplaceAllString(word, ""), " ") {
 			size += runeWidth(c)
 		}
 		if i > 0 && used > len(indent) && used+size > columns {
@@ -193,4 +194,4 @@ func wrap(text string, columns, hang int) string {
 }
 
 // styles are the colours of paint.
-var styles = regexp.MustCompile("\x1b\\[[0-9]*m")
+var styles = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("\x1b\\[[0-9]*m") })

@@ -315,7 +315,7 @@ func sessionImport(w *world) *cobra.Command {
 				return fail(exitInput, "daruma session check "+path, "%s holds no session of daruma", path)
 			}
 			id := p.history.Session
-			if !uuid.MatchString(id) { // it becomes the name of a file
+			if !uuid().MatchString(id) { // it becomes the name of a file
 				id = newID()
 			}
 			j, _, err := store.Fork(path, session.Fork{ID: id, Keep: withoutFiles})

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/model"
@@ -29,8 +30,10 @@ func (c *Client) OutputRoom(r *model.Request) (int, error) {
 }
 
 // againstStreams is what servers say that do not stream.
-var againstStreams = regexp.MustCompile(`\bstream(?:s|ed|ing)?\b.{0,60}\b(?:not |un)(?:yet |currently )?(?:supported|available|enabled|implemented|allowed|permitted)` +
-	`|(?:not|n't|cannot) support stream`)
+var againstStreams = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\bstream(?:s|ed|ing)?\b.{0,60}\b(?:not |un)(?:yet |currently )?(?:supported|available|enabled|implemented|allowed|permitted)` +
+		`|(?:not|n't|cannot) support stream`)
+})
 
 // markNoStream marks two refusals that meet streams alone: one that says so, and
 // the 404 of an address that serves everything else. A 404 that speaks of the
@@ -42,7 +45,7 @@ func (s *stream) markNoStream(err error) error {
 	}
 	said := strings.ToLower(e.Message + " " + e.Detail)
 	final := e.Status < 500 || e.Status == http.StatusNotImplemented // else it speaks of this moment
-	if final && againstStreams.MatchString(said) {
+	if final && againstStreams().MatchString(said) {
 		e.Rule = RuleNoStream
 	}
 	if e.Status != http.StatusNotFound {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/daruma-agent/daruma/message"
 	"github.com/go-json-experiment/json"
@@ -376,7 +377,9 @@ func (c *codex) header() []Finding {
 	return []Finding{f}
 }
 
-var uuidPattern = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+var uuidPattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+})
 
 // otherName finds a file whose name has another id than its first record.
 func (c *codex) otherName() []Finding {
@@ -384,7 +387,7 @@ func (c *codex) otherName() []Finding {
 		ID string `json:"id"`
 	}
 	name := filepath.Base(c.path)
-	id := uuidPattern.FindString(name)
+	id := uuidPattern().FindString(name)
 	if !strings.HasPrefix(name, "rollout-") || id == "" || json.Unmarshal(c.recs[c.meta].Payload, &meta, lax) != nil || meta.ID == id {
 		return nil
 	}
@@ -430,7 +433,7 @@ func (c *codex) newMeta() []byte {
 			p.Provider = told.Settings.Provider
 		}
 	}
-	if id := uuidPattern.FindString(filepath.Base(c.path)); id != "" {
+	if id := uuidPattern().FindString(filepath.Base(c.path)); id != "" {
 		p.ID = id
 	}
 	if p.ID == "" {

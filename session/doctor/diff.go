@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -96,8 +97,10 @@ func window(line []byte, before, end int) string {
 }
 
 var (
-	longData = regexp.MustCompile(`[A-Za-z0-9+/_=-]{120,}`)
-	secrets  = regexp.MustCompile(`(sk-[A-Za-z0-9_-]{4}|gh[pousr]_|xox[abp]-|AKIA|AIza|glpat-)[A-Za-z0-9_-]{8,}|(?i:(bearer |api[_-]?key["' :=\\]+|password["' :=\\]+|token["' :=\\]+))[A-Za-z0-9._~+/=-]{12,}`)
+	longData = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[A-Za-z0-9+/_=-]{120,}`) })
+	secrets  = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(sk-[A-Za-z0-9_-]{4}|gh[pousr]_|xox[abp]-|AKIA|AIza|glpat-)[A-Za-z0-9_-]{8,}|(?i:(bearer |api[_-]?key["' :=\\]+|password["' :=\\]+|token["' :=\\]+))[A-Za-z0-9._~+/=-]{12,}`)
+	})
 )
 
 // shown makes bytes fit for a screen.
@@ -114,8 +117,8 @@ func shown(line []byte) string {
 		}
 		return r
 	}, string(line))
-	text = secrets.ReplaceAllString(text, "$1$2‹hidden›")
-	text = longData.ReplaceAllStringFunc(text, func(s string) string {
+	text = secrets().ReplaceAllString(text, "$1$2‹hidden›")
+	text = longData().ReplaceAllStringFunc(text, func(s string) string {
 		return fmt.Sprintf("%s‹%d characters›", s[:12], len(s)-12)
 	})
 	return clip(text, shownMost)

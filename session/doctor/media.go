@@ -12,6 +12,7 @@ import (
 	_ "image/png"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/daruma-agent/daruma/message"
 )
@@ -161,7 +162,7 @@ func webpSize(data []byte) (width, height int) {
 	return 0, 0
 }
 
-var pdfPage = regexp.MustCompile(`/Type\s*/Page\b`)
+var pdfPage = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`/Type\s*/Page\b`) })
 
 func inspectPDF(m *message.Media, data []byte) *mediaFault {
 	switch {
@@ -172,7 +173,7 @@ func inspectPDF(m *message.Media, data []byte) *mediaFault {
 	case len(m.Data) > maxPDFBytes:
 		return &mediaFault{rule: LargeMedia, why: fmt.Sprintf("has %d bytes in base64, %d are possible", len(m.Data), maxPDFBytes)}
 	}
-	m.Pages = len(pdfPage.FindAllIndex(data, -1))
+	m.Pages = len(pdfPage().FindAllIndex(data, -1))
 	if m.Pages > maxPDFPages {
 		return &mediaFault{rule: LargeMedia, why: fmt.Sprintf("has %d pages, %d are possible", m.Pages, maxPDFPages)}
 	}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/daruma-agent/daruma/message"
 	"github.com/go-json-experiment/json"
@@ -287,18 +288,18 @@ func (c *pi) headless() []Finding {
 	return []Finding{c.doc.finding(Pi, MissingHeader, first, "the file has no header", func(p *plan) { p.insert(-1, c.newHeader()) })}
 }
 
-var piFolder = regexp.MustCompile(`<cwd>\s*(\S[^<]*?)\s*</cwd>`)
+var piFolder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`<cwd>\s*(\S[^<]*?)\s*</cwd>`) })
 
 // newHeader makes a header of what the records and the name of the file tell.
 func (c *pi) newHeader() []byte {
-	id, time, dir := uuidPattern.FindString(filepath.Base(c.path)), "", "/"
+	id, time, dir := uuidPattern().FindString(filepath.Base(c.path)), "", "/"
 	if id == "" {
 		id = c.tree.newID("session", len(c.tree.nodes)) + "-0000-4000-8000-000000000000"
 	}
 	for _, r := range c.recs {
 		time = or(time, r.Time)
 		if r.Message != nil && r.Message.Sections.Dir != "" {
-			if m := piFolder.FindStringSubmatch(r.Message.Sections.Dir); m != nil {
+			if m := piFolder().FindStringSubmatch(r.Message.Sections.Dir); m != nil {
 				dir = m[1]
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/daruma-agent/daruma/tool"
 )
@@ -12,7 +13,7 @@ import (
 // most like it, and in what it differs.
 func nearby(content, old string) string {
 	content = strings.ReplaceAll(strings.TrimPrefix(content, bom), "\r\n", "\n")
-	if bare := numbered.ReplaceAllString(old, ""); bare != old && strings.Contains(content, bare) {
+	if bare := numbered().ReplaceAllString(old, ""); bare != old && strings.Contains(content, bare) {
 		return "It has the line numbers of Read in it: leave them out"
 	}
 	lines := strings.Split(content, "\n")
@@ -43,7 +44,7 @@ func nearby(content, old string) string {
 	return fmt.Sprintf("The line most like it is line %d:\n%s", at+1, excerpt(lines, max(0, at-1), 3))
 }
 
-var numbered = regexp.MustCompile(`(?m)^ *[0-9]+\t`)
+var numbered = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^ *[0-9]+\t`) })
 
 // typography folds what editors and models put in the place of plain characters.
 func typography(s string) string {

@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -220,13 +221,15 @@ func (a answer) text(media string) (title, text string, err error) {
 }
 
 // declared is how an XML text names its encoding.
-var declared = regexp.MustCompile(`^<\?xml[^>]*\sencoding\s*=\s*["']([A-Za-z0-9_:.-]+)["']`)
+var declared = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^<\?xml[^>]*\sencoding\s*=\s*["']([A-Za-z0-9_:.-]+)["']`)
+})
 
 // decode makes UTF-8 of the body: by its byte order mark, by what the server or
 // the page says, else as UTF-8 where it is that.
 func (a answer) decode(media string) []byte {
 	kind := a.kind
-	if m := declared.FindSubmatch(a.body); m != nil && !strings.Contains(strings.ToLower(kind), "charset") {
+	if m := declared().FindSubmatch(a.body); m != nil && !strings.Contains(strings.ToLower(kind), "charset") {
 		kind = media + "; charset=" + string(m[1])
 	}
 	enc, _, certain := charset.DetermineEncoding(a.body[:min(len(a.body), 1024)], kind)

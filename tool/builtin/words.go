@@ -4,11 +4,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // plainCommand is a command line in which the shell finds nothing to do but to
 // split it at spaces.
-var plainCommand = regexp.MustCompile(`^[A-Za-z0-9 _./:,@+=-]+$`)
+var plainCommand = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9 _./:,@+=-]+$`) })
 
 // readers are programs that only read, whatever their arguments are, with the
 // arguments that make an exception of that.
@@ -30,7 +31,7 @@ var readerCommands = map[string][]string{
 // onlyReads reports whether a command surely changes nothing. It knows few and
 // says no to everything else.
 func onlyReads(line string) bool {
-	if !plainCommand.MatchString(line) {
+	if !plainCommand().MatchString(line) {
 		return false
 	}
 	words := strings.Fields(line)
@@ -128,11 +129,11 @@ func split(line string) []simple {
 	return all
 }
 
-var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+var assignment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`) })
 
 func firstWord(command string) string {
 	for _, w := range strings.Fields(command) {
-		if !assignment.MatchString(w) {
+		if !assignment().MatchString(w) {
 			return w[strings.LastIndexByte(w, '/')+1:]
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -216,7 +217,7 @@ func wrongType(err error) string {
 	return "it is no object of settings"
 }
 
-var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
+var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`) })
 
 // filler fills in variables and collects those that are not set.
 type filler struct {
@@ -225,8 +226,8 @@ type filler struct {
 }
 
 func (f *filler) fill(text string) string {
-	return variable.ReplaceAllStringFunc(text, func(m string) string {
-		g := variable.FindStringSubmatch(m)
+	return variable().ReplaceAllStringFunc(text, func(m string) string {
+		g := variable().FindStringSubmatch(m)
 		if v, ok := f.lookup(g[1]); ok {
 			return v
 		}

@@ -92,13 +92,13 @@ func (c *pipe) decode(l line) []jsonrpc.Message {
 
 // answerID finds the number of the call that an answer is for: it stands near
 // the beginning of the line or, with some servers, at its end.
-var answerID = regexp.MustCompile(`"id"\s*:\s*(\d+)`)
+var answerID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"id"\s*:\s*(\d+)`) })
 
 // tooLong is an error in the place of an answer that is too long, so that the
 // call which waits for it ends.
 func (c *pipe) tooLong(l line) []jsonrpc.Message {
 	for _, part := range [][]byte{l.text[:min(len(l.text), 200)], l.end} {
-		g := answerID.FindSubmatch(part)
+		g := answerID().FindSubmatch(part)
 		if g == nil {
 			continue
 		}

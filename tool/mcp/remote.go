@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/daruma-agent/daruma/model"
 	"github.com/daruma-agent/daruma/tool"
@@ -97,17 +98,17 @@ func effectOf(a *sdk.ToolAnnotations) tool.Effect {
 }
 
 var (
-	noName      = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
-	underscores = regexp.MustCompile(`__+`)
+	noName      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^a-zA-Z0-9_-]+`) })
+	underscores = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`__+`) })
 )
 
 // serverLabel makes a server's part of the names of its tools. Two underscores
 // separate it from the tool's, so there are none in it.
 func serverLabel(name string) string {
-	return strings.Trim(underscores.ReplaceAllString(noName.ReplaceAllString(name, "_"), "_"), "_")
+	return strings.Trim(underscores().ReplaceAllString(noName().ReplaceAllString(name, "_"), "_"), "_")
 }
 
-func toolLabel(name string) string { return noName.ReplaceAllString(name, "_") }
+func toolLabel(name string) string { return noName().ReplaceAllString(name, "_") }
 
 // unique shortens a name to so many characters and makes it one that is not
 // taken. What is cut off is told apart by a few digits made of the whole.
@@ -128,7 +129,7 @@ func unique(taken map[string]bool, name string, most int) string {
 var combined = []string{"oneOf", "anyOf", "allOf"}
 
 // propertyName is what the Messages API allows as the name of a property.
-var propertyName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+var propertyName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`) })
 
 // usable checks a schema as the API would: one that it refuses makes every
 // request fail, even those that have nothing to do with the tool. What can be
@@ -166,7 +167,7 @@ func usable(input any) (schema jsontext.Value, note string, err error) {
 		return nil, "", fmt.Errorf("its input schema is malformed: %w", err)
 	}
 	for name := range parsed.Properties {
-		if !propertyName.MatchString(name) {
+		if !propertyName().MatchString(name) {
 			return nil, "", fmt.Errorf("its input schema has a property named %q, which no API takes", tool.Middle(name, 80, 0, "…"))
 		}
 	}

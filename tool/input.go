@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,8 +19,10 @@ const maxComplaints = 20
 
 // schema checks the input of one tool.
 type schema struct {
-	root     *jsonschema.Schema
-	resolved *jsonschema.Resolved // nil: a schema beyond our means, which the tool judges itself
+	root *jsonschema.Schema
+	// resolved is made at the first call, since most tools of a session are never
+	// called. nil: a schema beyond our means, which the tool judges itself.
+	resolved func() *jsonschema.Resolved
 }
 
 func compile(raw jsontext.Value) (*schema, error) {
@@ -30,8 +33,11 @@ func compile(raw jsontext.Value) (*schema, error) {
 	if s.root.Type != "object" {
 		return nil, errors.New(`its type must be "object", as every provider demands`)
 	}
-	// A schema may be right and still refer to what cannot be loaded here.
-	s.resolved, _ = s.root.Resolve(nil)
+	s.resolved = sync.OnceValue(func() *jsonschema.Resolved {
+		// A schema may be right and still refer to what cannot be loaded here.
+		resolved, _ := s.root.Resolve(nil)
+		return resolved
+	})
 	return s, nil
 }
 
@@ -51,9 +57,12 @@ func (s *schema) check(input jsontext.Value) (jsontext.Value, []string) {
 	}
 	input = dropNulls(s.root, object, input)
 	wrong := judge(nil, "", s.root, object)
-	if len(wrong) == 0 && s.resolved != nil {
+	if len(wrong) > 0 {
+		return input, wrong
+	}
+	if resolved := s.resolved(); resolved != nil {
 		// The rest of JSON Schema: bounds, patterns, alternatives.
-		if err := s.resolved.Validate(object); err != nil {
+		if err := resolved.Validate(object); err != nil {
 			_, text, _ := strings.Cut(err.Error(), ": ")
 			wrong = append(wrong, strings.TrimPrefix(text, "validating "))
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -47,22 +48,29 @@ type entry struct {
 func NewSet(tools ...Tool) (*Set, error) {
 	s := &Set{entries: make(map[string]entry, len(tools))}
 	for _, t := range tools {
-		spec := t.Spec()
-		if spec.Name == "" {
-			return nil, fmt.Errorf("make tool set: tool %d (%T) has no name", len(s.names), t)
+		if err := s.add(t); err != nil {
+			return nil, fmt.Errorf("make tool set: %w", err)
 		}
-		if _, ok := s.entries[spec.Name]; ok {
-			return nil, fmt.Errorf("make tool set: two tools are called %s: rename one or leave it out", spec.Name)
-		}
-		schema, err := compile(spec.Schema)
-		if err != nil {
-			return nil, fmt.Errorf("make tool set: schema of %s: %w", spec.Name, err)
-		}
-		s.entries[spec.Name] = entry{t, schema}
-		s.specs = append(s.specs, spec)
-		s.names = append(s.names, spec.Name)
 	}
 	return s, nil
+}
+
+func (s *Set) add(t Tool) error {
+	spec := t.Spec()
+	if spec.Name == "" {
+		return fmt.Errorf("tool %d (%T) has no name", len(s.names), t)
+	}
+	if _, ok := s.entries[spec.Name]; ok {
+		return fmt.Errorf("two tools are called %s: rename one or leave it out", spec.Name)
+	}
+	schema, err := compile(spec.Schema)
+	if err != nil {
+		return fmt.Errorf("schema of %s: %w", spec.Name, err)
+	}
+	s.entries[spec.Name] = entry{t, schema}
+	s.specs = append(s.specs, spec)
+	s.names = append(s.names, spec.Name)
+	return nil
 }
 
 // Specs describes the tools to a model, always in the order in which they were
@@ -112,16 +120,12 @@ func (s *Set) Concurrent(name string, input jsontext.Value) (beside bool) {
 
 // With returns a set that has t, too.
 func (s *Set) With(t Tool) (*Set, error) {
-	tools := make([]Tool, 0, len(s.names)+1)
-	for _, name := range s.names {
-		tools = append(tools, s.entries[name].tool)
+	more := *s
+	more.specs, more.names, more.entries = slices.Clone(s.specs), slices.Clone(s.names), maps.Clone(s.entries)
+	if err := more.add(t); err != nil {
+		return nil, fmt.Errorf("make tool set: %w", err)
 	}
-	more, err := NewSet(append(tools, t)...)
-	if err != nil {
-		return nil, err
-	}
-	more.Spill, more.Hide, more.Patience, more.Longer = s.Spill, s.Hide, s.Patience, s.Longer
-	return more, nil
+	return &more, nil
 }
 
 // Access says what one call would touch; [AccessOther] if that cannot be told.

@@ -25,11 +25,24 @@ type schema struct {
 	resolved func() *jsonschema.Resolved
 }
 
-func compile(raw jsontext.Value) (*schema, error) {
-	s := &schema{root: new(jsonschema.Schema)}
-	if err := json.Unmarshal(raw, s.root); err != nil {
+// shapeOf compiles the schema of t, which is raw.
+func shapeOf(t Tool, raw jsontext.Value) (*schema, error) {
+	if typed, ok := t.(interface {
+		shape(jsontext.Value) *jsonschema.Schema
+	}); ok {
+		if root := typed.shape(raw); root != nil {
+			return compile(root)
+		}
+	}
+	root := new(jsonschema.Schema)
+	if err := json.Unmarshal(raw, root); err != nil {
 		return nil, fmt.Errorf("not a JSON Schema: %w", err)
 	}
+	return compile(root)
+}
+
+func compile(root *jsonschema.Schema) (*schema, error) {
+	s := &schema{root: root}
 	if s.root.Type != "object" {
 		return nil, errors.New(`its type must be "object", as every provider demands`)
 	}

@@ -63,7 +63,7 @@ func (s *Set) add(t Tool) error {
 	if _, ok := s.entries[spec.Name]; ok {
 		return fmt.Errorf("two tools are called %s: rename one or leave it out", spec.Name)
 	}
-	schema, err := compile(spec.Schema)
+	schema, err := shapeOf(t, spec.Schema)
 	if err != nil {
 		return fmt.Errorf("schema of %s: %w", spec.Name, err)
 	}

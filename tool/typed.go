@@ -26,15 +26,26 @@ type Typed[In any] struct {
 
 	once sync.Once
 	spec model.Tool
+	form *jsonschema.Schema
 }
 
 // Spec implements [Tool]. It panics if In has no JSON Schema, which is a fault
 // of the program and not of a call.
 func (t *Typed[In]) Spec() model.Tool {
 	t.once.Do(func() {
-		t.spec = model.Tool{Name: t.Name, Description: t.Description, Schema: infer(reflect.TypeFor[In]())}
+		form, text := infer(reflect.TypeFor[In]())
+		t.form, t.spec = form, model.Tool{Name: t.Name, Description: t.Description, Schema: text}
 	})
 	return t.spec
+}
+
+// shape is what raw says if it is the schema of the spec, so that it need not be
+// read again; else nil: who embeds a Typed may have changed it.
+func (t *Typed[In]) shape(raw jsontext.Value) *jsonschema.Schema {
+	if string(raw) != string(t.Spec().Schema) {
+		return nil
+	}
+	return t.form
 }
 
 // Effect implements [Tool].
@@ -83,17 +94,71 @@ func (t *Typed[In]) parse(input jsontext.Value) (in In, err error) {
 
 // infer makes the schema of a struct type, as strict and as plain as every
 // provider accepts it.
-func infer(t reflect.Type) jsontext.Value {
+func infer(t reflect.Type) (*jsonschema.Schema, jsontext.Value) {
 	s, err := jsonschema.ForType(t, nil)
 	if err != nil {
 		panic("tool: " + err.Error())
 	}
 	refine(s, t)
-	b, err := json.Marshal(s, json.Deterministic(true))
-	if err != nil {
-		panic("tool: " + err.Error())
+	b, ok := write(s)
+	if !ok {
+		if b, err = json.Marshal(s, json.Deterministic(true)); err != nil {
+			panic("tool: " + err.Error())
+		}
 	}
-	return b
+	return s, b
+}
+
+// plainly is a schema that says only what most inputs need.
+type plainly struct {
+	Type                 string         `json:"type"`
+	Properties           jsontext.Value `json:"properties,omitempty"`
+	Items                jsontext.Value `json:"items,omitempty"`
+	Description          string         `json:"description,omitempty"`
+	Enum                 []any          `json:"enum,omitempty"`
+	Required             []string       `json:"required,omitempty"`
+	AdditionalProperties jsontext.Value `json:"additionalProperties,omitempty"`
+}
+
+// write encodes s to the same bytes as json.Marshal does, if it is plain enough.
+// For the dozen tools of a command, json.Marshal is one part in fourteen of all
+// that is done from its start to its first request.
+func write(s *jsonschema.Schema) (jsontext.Value, bool) {
+	rest := *s
+	rest.Type, rest.Description, rest.Enum, rest.Required = "", "", nil, nil
+	rest.Properties, rest.PropertyOrder, rest.Items, rest.AdditionalProperties = nil, nil, nil, nil
+	if s.Type == "" || len(s.PropertyOrder) != len(s.Properties) || !reflect.DeepEqual(&rest, &jsonschema.Schema{}) {
+		return nil, false
+	}
+	out := plainly{Type: s.Type, Description: s.Description, Enum: s.Enum, Required: s.Required}
+	for i, name := range s.PropertyOrder {
+		out.Properties = append(out.Properties, "{,"[min(i, 1)])
+		out.Properties, _ = jsontext.AppendQuote(out.Properties, name)
+		p, ok := write(s.Properties[name])
+		if !ok {
+			return nil, false
+		}
+		out.Properties = append(append(out.Properties, ':'), p...)
+	}
+	if len(s.Properties) > 0 {
+		out.Properties = append(out.Properties, '}')
+	} else if s.Properties != nil {
+		return nil, false
+	}
+	if s.Items != nil {
+		var ok bool
+		if out.Items, ok = write(s.Items); !ok {
+			return nil, false
+		}
+	}
+	if s.AdditionalProperties != nil { // its negation of everything is written so
+		if !reflect.DeepEqual(s.AdditionalProperties, &jsonschema.Schema{Not: &jsonschema.Schema{}}) {
+			return nil, false
+		}
+		out.AdditionalProperties = jsontext.Value("false")
+	}
+	b, err := json.Marshal(out)
+	return b, err == nil
 }
 
 // refine takes null out of the types, since an absent field says the same and

@@ -1,6 +1,7 @@
 package permission
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -56,6 +57,12 @@ func (c *command) spell() {
 	if !c.words[0].plain {
 		c.hide("the name of the command (" + c.words[0].raw + ") is not written plainly, so it may be any")
 	}
+	if c.words[0].globs && filepath.IsAbs(c.words[0].text) { // for caution: what it matches at this moment
+		found, _ := filepath.Glob(c.words[0].text)
+		for _, program := range found[:min(len(found), maxBegin)] {
+			c.spellings = append(c.spellings, base(program)+strings.TrimPrefix(join(c.words, asPassed), asPassed(c.words[0])))
+		}
+	}
 	passed := join(c.words, asPassed)
 	named := base(c.words[0].text) + strings.TrimPrefix(passed, asPassed(c.words[0]))
 	for _, text := range []string{join(c.words, asWritten), passed, named, blanks(passed)} {
@@ -89,7 +96,7 @@ func (s *scan) unwrap(c *command) ([]word, bool) {
 	if len(rest) == 0 || !(r.wrapper || r.feeds && bare) {
 		return nil, false
 	}
-	if r.feeds {
+	if r.feeds { // without options, so nothing is replaced
 		rest = fedWords(c, rest)
 	}
 	return rest, true
@@ -150,7 +157,7 @@ func (s *scan) runner(c *command, r runner, depth int) {
 		assigns = append(assigns, assign{strings.TrimSuffix(name, "+"), w.raw})
 	}
 	if r.feeds {
-		rest = fedWords(c, rest)
+		rest = fedWords(c, r.replaced(c.words, rest))
 	}
 	s.inner(c, assigns, rest, depth)
 	c.clear = r.clear && len(c.inner) > 0
@@ -192,9 +199,17 @@ func (s *scan) shell(c *command) {
 		c.hide("the script of " + c.words[0].text + " is not written out")
 		return
 	}
-	c.inner = s.policy.readScript(c.words[at].text, s.dirs, s.depth+1)
+	script := c.words[at].text
+	c.inner = s.policy.readScript(script, s.dirs, s.depth+1)
 	c.clear = plain && shells[c.words[0].text]
+	if c.words[0].text != "bash" && slices.ContainsFunc(bashOnly, func(t string) bool { return strings.Contains(script, t) }) {
+		c.clear = false
+		c.spellings = append(c.spellings, fragments(script)...)
+	}
 }
+
+// bashOnly is what plain shells read in another way: "[[ x || y ]]" runs y.
+var bashOnly = []string{"[[", "$'", "((", "&>", "|&", "<<<", "<(", ">(", "function", "coproc", "select", "time"}
 
 // The variables that change no program in a way that matters.
 var harmlessNames = []string{"CI", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "COLUMNS", "LINES", "LANG", "LANGUAGE", "TZ", "TERM", "DEBUG",
@@ -230,6 +245,14 @@ func computed(e *syntax.ParamExp) string {
 		return "a variable is evaluated"
 	}
 	return ""
+}
+
+// assigned is the assignment that an expansion such as ${x:=y} makes.
+func assigned(src string, e *syntax.ParamExp) (assign, bool) {
+	if e.Param == nil || e.Exp == nil || e.Exp.Op != syntax.AssignUnset && e.Exp.Op != syntax.AssignUnsetOrNull {
+		return assign{}, false
+	}
+	return assign{e.Param.Value, source(src, e)}, true
 }
 
 // tame says that an arithmetic expression is nothing but a number, or the "@"

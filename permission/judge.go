@@ -1,6 +1,8 @@
 package permission
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -92,7 +94,7 @@ func (p *Policy) permit(name string, kind tool.AccessKind, pt part) verdict {
 	if kind == tool.AccessShell {
 		name = "" // a file that a command opens: only Edit and Read speak about it
 	}
-	if len(pt.place.names) == 0 {
+	if len(pt.place.names) == 0 || pt.place.unsure {
 		return no(BySafety, "nobody can tell which file "+quoted(pt.place.written)+" is")
 	}
 	best := verdict{ok: true, by: ByReading}
@@ -178,7 +180,7 @@ func (p *Policy) permitInner(c *command) verdict {
 // permitReading judges where a command reads.
 func (p *Policy) permitReading(c *command) verdict {
 	for _, at := range c.from {
-		if len(at.names) == 0 {
+		if len(at.names) == 0 || at.unsure {
 			return no(BySafety, "nobody can tell what "+quoted(c.written)+" reads")
 		}
 		if !p.mayRead(at) {
@@ -188,12 +190,27 @@ func (p *Policy) permitReading(c *command) verdict {
 	if len(c.words) > 0 && c.words[0].text == "git" {
 		// A repository below may configure git to run anything.
 		for _, dir := range c.dirs {
-			if dir != p.cwd() && !slices.Contains(p.both(p.Root), dir) {
+			if dir != p.cwd() && !slices.Contains(p.both(p.Root), dir) || bare(dir) {
 				return no(BySafety, quoted(c.written)+" would trust the repository in "+dir)
 			}
 		}
 	}
+	if hidden := p.revealed(c); hidden != "" {
+		return no(BySafety, quoted(c.written)+" would read "+hidden+" too, which a rule denies, or more files than can be looked at")
+	}
 	return verdict{ok: true, by: ByReading}
+}
+
+// bare says that git would take the folder itself for a repository, whose
+// settings are then a part of the workspace.
+func bare(dir string) bool {
+	for _, name := range []string{"HEAD", "objects", "refs"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return false
+		}
+	}
+	_, err := os.Lstat(filepath.Join(dir, ".git"))
+	return err != nil
 }
 
 // mayRead says that a command may read a place: it is inside the workspace, or
@@ -219,7 +236,7 @@ func (p *Policy) editsInside(c *command) bool {
 			return false
 		}
 	}
-	return len(c.onto) > 0 && !slices.ContainsFunc(c.onto, func(at place) bool { return !p.inside(at) || p.guarded(at) != "" })
+	return len(c.onto) > 0 && !slices.ContainsFunc(c.onto, func(at place) bool { return !p.inside(at) || p.guarded(at) != "" }) && p.carriesPlain(c)
 }
 
 // quoted shortens a command for a sentence.

@@ -16,13 +16,15 @@ type place struct {
 	// names are absolute: as written and as its symbolic links lead. None
 	// means that the path cannot be told.
 	names []string
+	// unsure: the names are a guess, which allows nothing.
+	unsure bool
 }
 
 // single returns the place once for each of its names.
 func (at place) single() []place {
 	all := make([]place, len(at.names))
 	for i := range at.names {
-		all[i] = place{written: at.written, names: at.names[i : i+1]}
+		all[i] = place{written: at.written, names: at.names[i : i+1], unsure: at.unsure}
 	}
 	return all
 }
@@ -144,7 +146,7 @@ func below(dir, name string) (string, bool) {
 
 // inside says whether every name of the place is in the workspace.
 func (p *Policy) inside(at place) bool {
-	if len(at.names) == 0 {
+	if len(at.names) == 0 || at.unsure {
 		return false
 	}
 	roots := p.roots()
@@ -185,10 +187,18 @@ func (p *Policy) cwd() string {
 // Files and directories that later run as commands or steer this program, so
 // that an edit there is more than an edit.
 var protected = []string{
-	".git", ".daruma", ".claude", ".vscode", ".idea", ".husky", ".ssh", ".devcontainer",
+	".git", ".daruma", ".cursor", ".gemini", ".codex", ".claude", ".vscode", ".idea", ".husky", ".ssh", ".devcontainer",
 	".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",
 	".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".cshrc", ".tcshrc", ".kshrc", "config.fish",
-	".gitconfig", ".gitmodules", ".mcp.json", ".envrc", ".ripgreprc",
+	".gitconfig", ".gitmodules", ".mcp.json", ".claude.json", ".envrc", ".ripgreprc", ".npmrc", ".yarnrc", ".yarnrc.yml", ".vimrc", ".exrc",
+	".gdbinit", ".lldbinit", ".inputrc", ".xprofile", ".xinitrc", ".xsession", ".pam_environment", ".tmux.conf",
+	// With it, any folder may become a repository, whose settings run programs.
+	"HEAD",
+}
+
+// isProtected says whether a segment of a path is the protected name g.
+func isProtected(seg, g string) bool {
+	return seg == g || g != "HEAD" && strings.EqualFold(seg, g)
 }
 
 // guarded returns the protected name on the way to the place, if any. Letters
@@ -197,7 +207,7 @@ func (p *Policy) guarded(at place) string {
 	for _, name := range at.names {
 		for seg := range strings.SplitSeq(name, "/") {
 			for _, g := range protected {
-				if strings.EqualFold(seg, g) && !p.rooted(g, name) {
+				if isProtected(seg, g) && !p.rooted(g, name) {
 					return g
 				}
 			}
@@ -211,7 +221,7 @@ func (p *Policy) guarded(at place) string {
 func (p *Policy) rooted(guard, name string) bool {
 	return slices.ContainsFunc(p.roots(), func(root string) bool {
 		rest, ok := below(root, name)
-		return ok && !slices.ContainsFunc(strings.Split(rest, "/"), func(seg string) bool { return strings.EqualFold(seg, guard) })
+		return ok && !slices.ContainsFunc(strings.Split(rest, "/"), func(seg string) bool { return isProtected(seg, guard) })
 	})
 }
 
@@ -222,7 +232,7 @@ func (p *Policy) matchesPlace(r Rule, at place, kind tool.AccessKind, in intent)
 	if in == forCaution {
 		return r.whole() || slices.ContainsFunc(at.names, named)
 	}
-	if len(at.names) == 0 || slices.ContainsFunc(at.names, func(name string) bool { return !named(name) }) {
+	if len(at.names) == 0 || at.unsure || slices.ContainsFunc(at.names, func(name string) bool { return !named(name) }) {
 		return false
 	}
 	// A broad pattern does not open what is protected: the rule has to say it.

@@ -35,7 +35,7 @@ func TestLinks(t *testing.T) {
 		{"Read", "secrets/key", Deny},
 		{"Bash", "cat open/key", Deny},
 		{"Bash", "cat far/src/a.go", Ask},
-		{"Bash", "cat */a.go", Allow},
+		{"Bash", "cat [s-t]*/a.go", Allow},
 		{"Bash", "cat far/*/a.go", Ask},
 		{"Bash", "cat f*/src/a.go", Ask},
 		{"Bash", "echo x > dangling", Ask},

@@ -120,11 +120,7 @@ func (p *Policy) Decide(call tool.Call, access tool.Access) Decision {
 // Hides says that a deny rule forbids to read a path, so that a tool that lists
 // or searches a directory can leave it out.
 func (p *Policy) Hides(path string) bool {
-	p = p.viewing()
-	at := p.locate(path, []string{p.cwd()})
-	return slices.ContainsFunc(p.Deny, func(r Rule) bool {
-		return r.covers("Read", tool.AccessRead, forCaution) && p.matchesPlace(r, at, tool.AccessRead, forCaution)
-	})
+	return slices.ContainsFunc(p.Deny, hides) && p.viewing().hides(path)
 }
 
 // parts takes a call apart.

@@ -18,7 +18,7 @@ func workspace(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"src/a.go", ".env", "secrets/key", "docs/x.md", "-delete"} {
+	for _, name := range []string{"src/a.go", ".env", "secrets/key", "docs/x.md", "-delete", "tmpl/a.go", "tmpl/.envrc", "linked/x"} {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -29,6 +29,7 @@ func workspace(t testing.TB) string {
 	}
 	link(t, "/etc", filepath.Join(root, "out"))
 	link(t, "src", filepath.Join(root, "in"))
+	link(t, "/etc/passwd", filepath.Join(root, "linked/a.go"))
 	return root
 }
 

@@ -21,20 +21,32 @@ type reader struct {
 	// most is how many operands it may have if a further one would be written;
 	// 0: any number.
 	most int
+	// sure is how many arguments must be one word each: not an expansion or a
+	// pattern that may become several.
+	sure int
 	// check judges the arguments further; may be nil.
 	check func(args []string, known bool) bool
 }
 
 var readers = map[string]reader{
-	"ls": {}, "cat": {}, "head": {}, "tail": {}, "wc": {}, "stat": {}, "du": {}, "df": {}, "nl": {}, "tac": {}, "cut": {}, "paste": {},
-	"column": {}, "tr": {}, "cksum": {}, "md5sum": {}, "sha1sum": {}, "sha256sum": {}, "sha512sum": {}, "b2sum": {}, "strings": {},
-	"hexdump": {}, "od": {}, "diff": {}, "cmp": {}, "comm": {}, "realpath": {}, "readlink": {}, "base64": {}, "fold": {}, "fmt": {},
-	"expand": {}, "join": {}, "jq": {}, "rev": {}, "cd": {check: isCD}, "pwd": {loose: true},
+	"ls": {}, "cat": {}, "head": {}, "tail": {}, "stat": {}, "df": {}, "nl": {}, "tac": {}, "cut": {}, "paste": {},
+	"column": {}, "tr": {loose: true}, "cksum": {}, "md5sum": {}, "sha1sum": {}, "sha256sum": {}, "sha512sum": {}, "b2sum": {},
+	"hexdump": {}, "od": {}, "cmp": {}, "comm": {}, "realpath": {}, "readlink": {}, "fold": {}, "fmt": {},
+	"expand": {}, "join": {}, "rev": {}, "cd": {check: isCD}, "pwd": {loose: true},
 	"uniq": {most: 1},
 	"file": {letters: "CzZ", long: []string{"--compile", "--uncompress", "--uncompress-noreport"}},
-	"sort": {letters: "oT", long: []string{"--output", "--compress-program", "--temporary-directory"}},
+	"sort": {letters: "oT", long: []string{"--output", "--compress-program", "--temporary-directory", "--files0-from"}},
+	// A list of files may name any.
+	"wc": {long: []string{"--files0-from"}},
+	"du": {long: []string{"--files0-from"}},
+	"strings": {check: func(args []string, _ bool) bool {
+		return !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "@") })
+	}},
+	"base64": {letters: "o", long: []string{"--output"}},
+	"jq":     {letters: "fL", long: []string{"--from-file", "--library-path"}, check: jqReads},
 	// Following links while they search would lead them out of the workspace.
 	"tree":  {letters: "oRl"},
+	"diff":  {check: diffReads},
 	"grep":  {pattern: true, letters: "R", long: []string{"--dereference-recursive"}},
 	"egrep": {pattern: true, letters: "R", long: []string{"--dereference-recursive"}},
 	"fgrep": {pattern: true, letters: "R", long: []string{"--dereference-recursive"}},
@@ -50,9 +62,9 @@ var readers = map[string]reader{
 	"type": {loose: true}, "whoami": {loose: true}, "id": {loose: true}, "uname": {loose: true}, "nproc": {loose: true}, "arch": {loose: true},
 	"uptime": {loose: true}, "break": {check: noArgs}, "continue": {check: noArgs}, "wait": {check: noArgs},
 	"command": {loose: true, check: func(args []string, _ bool) bool { return len(args) > 0 && strings.EqualFold(args[0], "-v") }},
-	"printf":  {loose: true, check: prints},
+	"printf":  {loose: true, check: prints, sure: 1},
 	"set":     {check: setsOptions},
-	"test":    {loose: true, check: tests}, "[": {loose: true, check: tests},
+	"test":    {loose: true, check: tests, sure: maxOperands}, "[": {loose: true, check: tests, sure: maxOperands},
 }
 
 // versioned are programs that do nothing but answer when asked for their
@@ -83,6 +95,9 @@ func (c *command) reads() bool {
 	if !ok {
 		return false
 	}
+	if slices.ContainsFunc(args[:min(r.sure, len(args))], func(a word) bool { return a.splits || a.globs }) {
+		return false
+	}
 	list, known := texts(args)
 	if r.check != nil && !r.check(list, known) {
 		return false
@@ -91,13 +106,15 @@ func (c *command) reads() bool {
 }
 
 func (r reader) reads(args []word) bool {
-	operands := 0
+	operands, ended := 0, false
 	for _, a := range args {
 		if !a.known && !a.globs {
 			return false
 		}
-		if a.text == "" || a.text[0] != '-' {
+		if ended || len(a.text) < 2 || a.text[0] != '-' {
 			operands++
+		} else if a.text == "--" {
+			ended = true
 		} else if writes(a.text, r.letters, r.long) {
 			return false
 		}
@@ -157,26 +174,55 @@ func findReads(args []string, known bool) bool {
 	})
 }
 
+// diffReads: no descent into folders, unless links are not followed there.
+func diffReads(args []string, _ bool) bool {
+	deep, links := false, true
+	for _, a := range args {
+		long := strings.HasPrefix(a, "--")
+		deep = deep || long && writes(a, "", []string{"--recursive"}) || !long && writes(a, "r", nil) && a[0] == '-'
+		links = links && a != "--no-dereference"
+	}
+	return !deep || !links
+}
+
+// jqReads: no module, which may be a file anywhere.
+func jqReads(args []string, _ bool) bool {
+	return !slices.ContainsFunc(args, jqModules.MatchString)
+}
+
+var jqModules = regexp.MustCompile(`\b(import|include|modulemeta)\b`)
+
+// goFlags are the flags of go list and go vet that write and run nothing. There
+// are many others, not all documented, that do.
+var goFlags = map[string][]string{
+	"list": {"m", "u", "json", "f", "e", "deps", "test", "find", "versions", "retracted", "tags", "race", "v", "n"},
+	"vet":  {"json", "c", "tags", "race", "v", "n"},
+}
+
 func goReads(args []string, known bool) bool {
 	if !known || len(args) == 0 {
 		return false
+	}
+	flag := func(a string) string {
+		name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(a, "-"), "-"), "=")
+		return name
 	}
 	var bad []string
 	switch args[0] {
 	case "version", "help":
 		return true
 	case "doc":
-		bad = []string{"http"} // a server
+		bad = []string{"http", "C"} // a server; another folder
 	case "env":
 		bad = []string{"w", "u", "C"}
 	case "list", "vet":
-		bad = []string{"toolexec", "vettool", "exec", "C", "mod", "modfile", "overlay", "fix", "ldflags", "gccgoflags", "compiler"}
+		good := goFlags[args[0]]
+		return !slices.ContainsFunc(args[1:], func(a string) bool { return strings.HasPrefix(a, "-") && !slices.Contains(good, flag(a)) })
 	default:
 		return false
 	}
 	return !slices.ContainsFunc(args[1:], func(a string) bool {
-		name, _, _ := strings.Cut(strings.TrimLeft(a, "-"), "=")
-		return strings.HasPrefix(a, "-") && slices.Contains(bad, name)
+		return strings.HasPrefix(a, "-") && slices.Contains(bad, flag(a))
 	})
 }
 
@@ -232,12 +278,41 @@ func gitReads(args []string, known bool) bool {
 // not change that, or "-" where acceptEdits does not cover the program.
 var fileWorkers = map[string]string{
 	"mkdir": "pv", "touch": "acm", "cp": "afnpruvR", "mv": "fnuv",
-	"rm": "-", "rmdir": "-", "tee": "-", "ln": "-", "chmod": "-", "chown": "-", "truncate": "-", "install": "-", "shred": "-", "unlink": "-",
+	"rm": "-", "rmdir": "-", "tee": "-", "ln": "-", "chmod": "-", "chown": "-", "chgrp": "-", "truncate": "-", "install": "-", "shred": "-",
+	"unlink": "-", "link": "-", "dd": "-", "sponge": "-", "patch": "-", "rsync": "-", "scp": "-", "ed": "-", "ex": "-", "setfacl": "-", "chattr": "-",
+	"split": "-", "csplit": "-", "mkfifo": "-", "mknod": "-",
 }
 
 // openers read the files that they name, and may do more: only deny and ask
 // rules look at those files.
-var openers = []string{"sed", "awk", "gawk", "less", "more", "bat", "xxd", "vi", "vim", "nano", "emacs", "zcat", "gzip", "tar", "zip", "rsync", "scp", "open"}
+var openers = []string{"sed", "awk", "gawk", "mawk", "less", "more", "most", "bat", "batcat", "xxd", "vi", "vim", "nvim", "view", "nano", "emacs", "pico", "micro",
+	"zcat", "zless", "zmore", "zgrep", "bzcat", "xzcat", "zstdcat", "gzip", "gunzip", "bzip2", "xz", "zstd", "tar", "zip", "7z", "cpio", "ar",
+	"open", "xdg-open", "source", ".", "base32", "basenc", "uuencode", "pr", "shuf", "iconv", "look", "pv", "ag", "ack", "openssl", "gpg",
+	"curl", "wget", "perl", "ruby", "python", "python3", "node", "php"}
+
+// editing are the subcommands of git that change the files they name.
+var editing = []string{"rm", "mv", "checkout", "restore"}
+
+// changes says that a command of the given name changes the files it names.
+func (c *command) changes(name string) bool {
+	_, worker := fileWorkers[name]
+	args, _ := texts(c.words[1:])
+	switch name {
+	case "sed", "perl", "ruby":
+		return slices.ContainsFunc(c.words[1:], inPlace)
+	case "git":
+		return len(args) > 0 && slices.Contains(editing, args[0])
+	case "find":
+		return slices.ContainsFunc(args, func(a string) bool { return a == "-delete" || a == "-fls" || strings.HasPrefix(a, "-fprint") })
+	case "curl", "wget":
+		return slices.ContainsFunc(args, func(a string) bool {
+			return strings.HasPrefix(a, "-") && writes(a, "oO", []string{"--output", "--output-document"})
+		})
+	case "sort", "uniq":
+		return !readers[name].reads(c.words[1:])
+	}
+	return worker
+}
 
 // inPlace says that a word is the option by which sed changes its files.
 func inPlace(w word) bool {
@@ -252,12 +327,9 @@ func (p *Policy) touches(c *command) (reads, edits []place) {
 	}
 	name := base(c.words[0].text)
 	r, isReader := readers[name]
-	_, isWorker := fileWorkers[name]
+	isWorker := c.changes(name)
 	if (!isReader || r.loose) && !isWorker && !slices.Contains(openers, name) {
 		return nil, nil
-	}
-	if name == "sed" {
-		isWorker = slices.ContainsFunc(c.words, inPlace)
 	}
 	words := c.words
 	if name == "find" {
@@ -272,7 +344,7 @@ func (p *Policy) touches(c *command) (reads, edits []place) {
 			more := place{written: "…"}
 			return append(reads, more), append(edits, more)
 		}
-		for _, path := range pathsIn(w) {
+		for _, path := range pathsIn(name, w) {
 			if w.known && slices.Contains(devices, path) {
 				continue
 			}
@@ -306,13 +378,26 @@ func withoutPattern(args []word) []word {
 	return args
 }
 
-// pathsIn returns what may be a path in a word: the word, the value of an
-// option, or what is glued to the letter of one.
-func pathsIn(w word) []string {
+// pathsIn returns what may be a path in a word of a program: the word, the
+// value of an option, or what is glued to the letter of one.
+func pathsIn(program string, w word) []string {
 	if !w.known && !w.globs {
 		return []string{w.raw}
 	}
 	t := w.text
+	switch program {
+	case "dd": // if=x of=y
+		_, value, _ := strings.Cut(t, "=")
+		return []string{value}
+	case "curl", "wget": // file://x, -d @x, -F a=@x
+		if t = strings.TrimPrefix(t[strings.LastIndexByte(t, '@')+1:], "file://"); strings.Contains(t, "://") {
+			return nil
+		}
+	case "cut":
+		if strings.HasPrefix(t, "-d") {
+			return nil // a character
+		}
+	}
 	if len(t) < 2 || t[0] != '-' {
 		if t == "" || t == "-" {
 			return nil
@@ -322,27 +407,48 @@ func pathsIn(w word) []string {
 	if _, value, ok := strings.Cut(t, "="); ok {
 		return []string{value}
 	}
-	if i := strings.IndexAny(t, "/~"); i >= 0 && !strings.HasPrefix(t, "--") {
-		if j := strings.Index(t, ".."); j >= 0 && j < i {
-			i = j
-		}
-		return []string{t[i:]}
+	if strings.HasPrefix(t, "--") {
+		return nil
 	}
-	return nil
+	// Behind any of the joined letters a value may begin: -f.env, -vf../x.
+	var values []string
+	for i := 2; i < min(len(t), maxJoined); i++ {
+		values = append(values, t[i:])
+		if !letter(t[i]) {
+			break
+		}
+	}
+	return values
 }
+
+func letter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' }
 
 // Limits of what is looked up; what is beyond is not known.
 const (
 	maxOperands = 1000 // words of one command
 	maxMatches  = 1000 // file names of one pattern
 	maxPatterns = 2    // directories of one pattern that have to be read
+	maxJoined   = 10   // letters of joined options behind which a value is looked for
 )
+
+// guess locates a word that begins with $HOME or $PWD where these most likely
+// lead, for deny and ask rules.
+func (p *Policy) guess(w word, dirs []string) place {
+	at := place{written: w.raw, unsure: true}
+	for _, v := range []struct{ name, means string }{{"$HOME", "~"}, {"${HOME}", "~"}, {"$PWD", "."}, {"${PWD}", "."}} {
+		rest, ok := strings.CutPrefix(strings.ReplaceAll(w.raw, `"`, ""), v.name)
+		if ok && (rest == "" || rest[0] == '/') && !strings.ContainsAny(rest, "$`\\'*?[{") {
+			at.names = p.locate(v.means+rest, dirs).names
+		}
+	}
+	return at
+}
 
 // placeOf locates a word of a command; a pattern is every file that it matches.
 func (p *Policy) placeOf(w word, path string, dirs []string) place {
 	unknown := place{written: w.raw}
 	if !w.known && !w.globs {
-		return unknown
+		return p.guess(w, dirs)
 	}
 	at := p.locate(path, dirs)
 	if !w.globs || len(at.names) == 0 {
@@ -363,7 +469,9 @@ func (p *Policy) placeOf(w word, path string, dirs []string) place {
 		if err != nil || len(found) > maxMatches {
 			return unknown
 		}
-		matches = append(matches, found...)
+		matches = append(matches, slices.DeleteFunc(found, func(m string) bool { // a pattern passes by what begins with a dot
+			return filepath.Base(m)[0] == '.' && filepath.Base(name)[0] != '.'
+		})...)
 	}
 	for _, m := range matches {
 		if strings.HasPrefix(filepath.Base(m), "-") && !strings.Contains(path, "/") {

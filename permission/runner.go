@@ -45,7 +45,9 @@ var runners = map[string]runner{
 // launchers run commands too, but how they take them is not modelled: for
 // caution, every word of theirs may begin a command.
 var launchers = []string{"watch", "ssh", "parallel", "flock", "strace", "ltrace", "unshare", "nsenter", "chroot", "su",
-	"script", "taskset", "chrt", "systemd-run", "busybox", "entr", "fd", "trap"}
+	"script", "taskset", "chrt", "systemd-run", "busybox", "toybox", "entr", "fd", "fdfind", "trap", "runuser", "pkexec", "setpriv", "capsh", "prlimit",
+	"numactl", "unbuffer", "rlwrap", "firejail", "bwrap", "proxychains", "proxychains4", "torsocks", "fakeroot", "faketime", "eatmydata", "catchsegv",
+	"valgrind", "gdb", "perf", "hyperfine", "cgexec", "dbus-run-session", "xvfb-run", "start-stop-daemon", "daemonize", "hash", "coproc", "direnv", "mise"}
 
 var assignment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*\+?=`) })
 
@@ -83,6 +85,34 @@ func (r runner) command(words []word) (assigns, rest []word, bare, ok bool) {
 		return nil, nil, bare, false
 	}
 	return assigns, words[i:], bare, true
+}
+
+// replaced marks the words that xargs -I fills in: nobody knows what the
+// program gets for them.
+func (r runner) replaced(words, rest []word) []word {
+	var fill []string
+	options := words[1 : len(words)-len(rest)]
+	for i, w := range options {
+		value, long := strings.CutPrefix(w.text, "--replace")
+		at := strings.IndexByte(w.text, 'I')
+		switch {
+		case long && strings.HasPrefix(value, "="):
+			fill = append(fill, value[1:])
+		case long && i+1 < len(options):
+			fill = append(fill, options[i+1].text)
+		case strings.HasPrefix(w.text, "-") && at > 0 && at+1 < len(w.text):
+			fill = append(fill, w.text[at+1:])
+		case strings.HasPrefix(w.text, "-") && at > 0 && i+1 < len(options):
+			fill = append(fill, options[i+1].text)
+		}
+	}
+	rest = slices.Clone(rest)
+	for i := range rest {
+		if slices.ContainsFunc(fill, func(f string) bool { return strings.Contains(rest[i].text, f) }) {
+			rest[i].known, rest[i].plain, rest[i].globs = false, false, false
+		}
+	}
+	return rest
 }
 
 // option says how many words an option takes.
@@ -164,7 +194,7 @@ func findCommands(words []word) (commands [][]word, rest []word) {
 		run := slices.Clone(words[i+1 : end])
 		for j := range run {
 			if strings.Contains(run[j].text, "{}") {
-				run[j].known, run[j].plain = false, false // becomes the names that are found
+				run[j].known, run[j].plain, run[j].globs = false, false, false // becomes the names that are found
 			}
 		}
 		commands = append(commands, run)

@@ -3,6 +3,7 @@ package permission
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -52,7 +53,11 @@ type scan struct {
 	depth   int
 	repeats int  // loops and functions around the present node
 	defines bool // there are functions
-	parts   []part
+	// quotes say of the open nodes whether they stand between double quotes or
+	// in a here-document.
+	quotes []bool
+	here   []*syntax.Word // bodies of here-documents
+	parts  []part
 }
 
 // readScript returns the parts of a script that starts in one of dirs. There
@@ -114,8 +119,15 @@ func parse(src string) (file *syntax.File, err error) {
 			return nil, fmt.Errorf("it holds the control character %U", c)
 		}
 	}
+	if splicedComment.MatchString(src) {
+		return nil, errors.New("a comment ends in a backslash")
+	}
 	return syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(src), "")
 }
+
+// splicedComment is a comment whose line ends in a backslash: the parser takes
+// the next line for a part of it, and no shell does.
+var splicedComment = regexp.MustCompile("(^|[\\s;&|()<>{}`])#[^\\n]*\\\\\\n")
 
 // fragments cuts a script that cannot be parsed wherever a command may begin,
 // so that deny rules still see what is plainly there.
@@ -133,12 +145,17 @@ func fragments(src string) []string {
 // walk visits all that the script may run.
 func (s *scan) walk(root syntax.Node) {
 	var open []int // per open node, how it counts as repeating
+	outer := s.quotes
+	s.quotes = nil
+	defer func() { s.quotes = outer }()
 	syntax.Walk(root, func(n syntax.Node) bool {
 		if n == nil {
 			s.repeats -= open[len(open)-1]
 			open = open[:len(open)-1]
+			s.quotes = s.quotes[:len(s.quotes)-1]
 			return true
 		}
+		s.quotes = append(s.quotes, s.quoted(n))
 		repeats := 0
 		switch n.(type) {
 		case *syntax.ForClause, *syntax.WhileClause, *syntax.FuncDecl:
@@ -151,8 +168,45 @@ func (s *scan) walk(root syntax.Node) {
 	})
 }
 
+// quoted says that what is in n stands between double quotes or in a
+// here-document. A command in there begins anew.
+func (s *scan) quoted(n syntax.Node) bool {
+	switch n := n.(type) {
+	case *syntax.DblQuoted:
+		return true
+	case *syntax.CmdSubst, *syntax.ProcSubst:
+		return false
+	case *syntax.Word:
+		if slices.Contains(s.here, n) {
+			return true
+		}
+	}
+	return len(s.quotes) > 0 && s.quotes[len(s.quotes)-1]
+}
+
 func (s *scan) visit(n syntax.Node) {
 	switch n := n.(type) {
+	case *syntax.Redirect:
+		if n.Hdoc != nil {
+			s.here = append(s.here, n.Hdoc)
+		}
+	case *syntax.SglQuoted:
+		if s.quotes[len(s.quotes)-1] {
+			// In "${x:-'$(y)'}" and where ' stands alone, shells see no quotes.
+			s.hidden(n, "shells differ on single quotes between double ones")
+		}
+	case *syntax.ExtGlob:
+		// Shells that do not know the pattern, as is usual, see a subshell in
+		// !(x), and what it computes is not parsed.
+		s.hidden(n, "shells differ on the pattern")
+	case *syntax.CoprocClause:
+		if n.Name != nil {
+			s.hidden(n.Name, "it sets a variable to a descriptor")
+		}
+	case *syntax.ArrayElem:
+		if n.Index != nil && !tame(n.Index) {
+			s.hidden(n, "a subscript is computed")
+		}
 	case *syntax.Stmt:
 		for _, r := range n.Redirs {
 			s.redirect(r)
@@ -173,6 +227,8 @@ func (s *scan) visit(n syntax.Node) {
 	case *syntax.ParamExp:
 		if why := computed(n); why != "" {
 			s.hidden(n, why)
+		} else if a, ok := assigned(s.src, n); ok && !a.local() {
+			s.assignments([]assign{a})
 		}
 	case *syntax.ArithmExp, *syntax.ArithmCmd, *syntax.LetClause, *syntax.CStyleLoop:
 		if !tameAll(n) {
@@ -193,7 +249,7 @@ func (s *scan) visit(n syntax.Node) {
 // hidden notes something that may run what nobody can see.
 func (s *scan) hidden(n syntax.Node, why string) {
 	raw := source(s.src, n)
-	s.add(&command{text: raw, written: raw, opaque: why + " (" + raw + "), which may run anything", spellings: []string{raw}})
+	s.add(&command{text: raw, written: raw, opaque: why + " (" + raw + "), which may run anything", spellings: append(fragments(raw), raw)})
 }
 
 // redirect makes a part of the file that a redirection opens.
@@ -223,7 +279,7 @@ func (s *scan) redirect(r *syntax.Redirect) {
 		if w.known && slices.Contains(devices, w.text) {
 			continue
 		}
-		at := place{written: w.raw}
+		at := s.policy.guess(w, s.dirs)
 		if w.known {
 			at = s.policy.locate(w.text, s.dirs)
 		}

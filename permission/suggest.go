@@ -135,6 +135,9 @@ func (p *Policy) suggestReading(c *command) []Rule {
 // suggestPlace offers the path of a part, in each of its spellings.
 func (p *Policy) suggestPlace(pt part) []Rule {
 	kind := "Edit"
+	if pt.place.unsure {
+		return nil
+	}
 	if pt.kind == tool.AccessRead {
 		kind = "Read"
 	} else if p.guarded(pt.place) != "" {

@@ -16,6 +16,9 @@ type word struct {
 	known bool   // text is exactly what the program gets
 	plain bool   // written without quotes or anything that is expanded
 	globs bool   // a pattern of file names; otherwise known
+	// splits: an expansion outside of quotes, which may become several words
+	// or none.
+	splits bool
 }
 
 var plainWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_./+@%:,=-]+$|^\[$`) })
@@ -101,8 +104,10 @@ func readParts(raw string, parts []syntax.WordPart) word {
 			value, ok := unquote(part)
 			text.WriteString(value)
 			w.known = w.known && ok
+			w.splits = w.splits || slices.ContainsFunc(part.Parts, isList)
 		default:
 			w.known = false
+			w.splits = w.splits || !number(part)
 		}
 	}
 	w.text = text.String()
@@ -113,6 +118,27 @@ func readParts(raw string, parts []syntax.WordPart) word {
 		w.known = false // the home of somebody else
 	}
 	return w
+}
+
+// isList says that an expansion becomes several words also between quotes.
+func isList(part syntax.WordPart) bool {
+	e, ok := part.(*syntax.ParamExp)
+	if !ok {
+		return false
+	}
+	whole, _ := e.Index.(*syntax.Word)
+	return e.Param == nil || e.Param.Value == "@" || whole != nil && whole.Lit() == "@" || e.Names != 0
+}
+
+// number says that an expansion is a number and so one word.
+func number(part syntax.WordPart) bool {
+	switch e := part.(type) {
+	case *syntax.ArithmExp:
+		return true
+	case *syntax.ParamExp:
+		return e.Length || e.Exp == nil && e.Param != nil && slices.Contains([]string{"#", "?", "$", "!"}, e.Param.Value)
+	}
+	return false
 }
 
 // unescape removes the backslashes of unquoted text and says whether it holds

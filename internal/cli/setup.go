@@ -233,7 +233,7 @@ func (s *setup) tools(w *world, o *options) error {
 		return fail(exitConfig, "set HOME or XDG_STATE_HOME, or run with --no-session-persistence", "there is no place for sessions: HOME is not set")
 	}
 	cfg := builtin.Config{
-		Root: w.Dir, Dirs: absolute(w.Dir, o.dirs), Spill: spill, Hide: s.config.Redact.Known,
+		Root: w.Dir, Dirs: absolute(w.Dir, o.dirs), Spill: spill, Hide: s.config.Redact.Known, Hidden: s.config.Permission.Hides,
 		Env: append(w.Env[:len(w.Env):len(w.Env)], "CI=true", "GIT_TERMINAL_PROMPT=0"),
 		Web: &builtin.Web{AllowPrivate: o.webInside, Proxy: http.ProxyFromEnvironment, Agent: "daruma/" + Version()},
 	}

@@ -52,6 +52,10 @@ type Config struct {
 	// Hide takes secrets out of what is kept there. May be nil.
 	Hide func(text string) string
 
+	// Hidden says that a file, by its absolute path, must not be read: Glob and
+	// Grep leave it out. May be nil.
+	Hidden func(path string) bool
+
 	// Web lets the agent fetch from the web. If it is nil, there is no WebFetch.
 	Web *Web
 

@@ -25,6 +25,10 @@ var secretPrefixes = []string{"OTEL_EXPORTER_", "DARUMA_"}
 // command started can be found again. Agents inside of commands add their own.
 const markVar = "DARUMA_CALL"
 
+// misleading are variables by which a shell would read a command in another way
+// than it was judged: cd leads elsewhere, patterns match otherwise.
+var misleading = []string{"CDPATH", "GLOBIGNORE", "SHELLOPTS", "BASHOPTS"}
+
 // childEnv makes the environment of commands out of the given one.
 func childEnv(env, more []string, dir string) []string {
 	// A command has no terminal to be asked at; git must fail at once instead.
@@ -34,7 +38,7 @@ func childEnv(env, more []string, dir string) []string {
 		name, _, _ := strings.Cut(kv, "=")
 		secret := slices.Contains(secrets, name) || slices.Contains(more, name) ||
 			slices.ContainsFunc(secretPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
-		if (!secret || name == markVar) && name != "PWD" && name != "DARUMA" {
+		if (!secret || name == markVar) && name != "PWD" && name != "DARUMA" && !slices.Contains(misleading, name) {
 			out = append(out, kv)
 		}
 	}

@@ -74,8 +74,17 @@ const maxNested = 5
 // node_modules are. A folder that is itself ignored was meant if it was named.
 func (w *Workspace) list(ctx context.Context, p place, keep func(name string) bool) ([]entry, error) {
 	found, err := w.listBelow(ctx, p, "", keep, maxNested)
+	found = w.visible(p, found)
 	slices.SortFunc(found, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	return found, err
+}
+
+// visible leaves out what must not be read.
+func (w *Workspace) visible(p place, found []entry) []entry {
+	if w.cfg.Hidden == nil {
+		return found
+	}
+	return slices.DeleteFunc(found, func(e entry) bool { return w.cfg.Hidden(filepath.Join(p.abs, filepath.FromSlash(e.name))) })
 }
 
 func (w *Workspace) listBelow(ctx context.Context, p place, prefix string, keep func(string) bool, depth int) ([]entry, error) {

@@ -86,7 +86,7 @@ func (w *Workspace) match(ctx context.Context, p place, pattern string) (found [
 	if !strings.ContainsAny(pattern, `*?[{\`) { // a plain name is meant, ignored or not
 		info, err := p.area.root.Lstat(filepath.Join(p.rel, filepath.FromSlash(pattern)))
 		if err == nil && !info.IsDir() {
-			return []entry{{pattern, info}}, false, nil
+			return w.visible(p, []entry{{pattern, info}}), false, nil
 		}
 	}
 	fits := func(name string) bool { return doublestar.MatchUnvalidated(pattern, name) }

@@ -59,7 +59,7 @@ func judge(t trait, r raw) verdict {
 	}
 	var v verdict
 	var unreadable error
-	out := bytes.TrimSpace(r.stdout)
+	out := bytes.TrimSpace(bytes.TrimPrefix(bytes.TrimSpace(r.stdout), []byte("\uFEFF")))
 	isJSON := bytes.HasPrefix(out, []byte("{"))
 	switch {
 	case isJSON && r.cut:
@@ -68,7 +68,7 @@ func judge(t trait, r raw) verdict {
 		v.reply, unreadable = parseReply(t, out)
 	case r.http && len(out) > 0:
 		unreadable = fmt.Errorf("it begins with %q", clip(string(out), 20))
-	case !t.plain && bytes.Contains(out, []byte(`"hookSpecificOutput"`)):
+	case !t.plain && decides(out):
 		unreadable = fmt.Errorf("something stands before it") // a warning of a shell must not hide a no
 	case r.code == 0 || r.http:
 		v.plain = strings.TrimSpace(text(out))
@@ -85,6 +85,17 @@ func judge(t trait, r raw) verdict {
 		v.notice = fmt.Sprintf("exit code %d%s", r.code, quoted(r.stderr))
 	}
 	return v
+}
+
+// decides reports whether text that is not JSON as a whole has in it what a hook
+// decides with.
+func decides(out []byte) bool {
+	for _, field := range []string{`"hookSpecificOutput"`, `"decision"`, `"continue"`} {
+		if bytes.Contains(out, []byte(field)) {
+			return true
+		}
+	}
+	return false
 }
 
 // missing reports whether the exit code says that a program was not found.

@@ -61,6 +61,7 @@ func TestFailingPolicyHooks(t *testing.T) {
 		{"C276 prints invalid JSON", sh(PreToolUse, "echo '{yes}'"), "printed JSON that cannot be read"},
 		{"C276 answers another event", sh(PreToolUse, `echo '{"hookSpecificOutput":{"hookEventName":"Stop","permissionDecision":"allow"}}'`), `"hookEventName" is "Stop"`},
 		{"C276 prints something before its JSON", sh(PreToolUse, "echo a warning; echo '"+says(PreToolUse, "json")+"'"), "something stands before it"},
+		{"C276 prints something before the older form", sh(PreToolUse, `echo a warning; echo '{"decision":"block","reason":"no"}'`), "something stands before it"},
 		{"C276 says what nobody knows", deciding("yes", ""), `"permissionDecision" is "yes"`},
 		{"C276 says two things at once", printing(PreToolUse, `"permissionDecision":"deny","permissionDecision":"allow"`), "duplicate"},
 		{"C276 changes the input to no object", deciding(Allow, `,"updatedInput":"ls"`), `"updatedInput" is not an object`},

@@ -12,9 +12,6 @@ import (
 	"github.com/daruma-agent/daruma/tool"
 )
 
-// maxBelow is how many files below the folders of a command are looked at.
-const maxBelow = 5000
-
 // errFound ends a walk.
 var errFound = errors.New("found")
 
@@ -51,7 +48,7 @@ func (p *Policy) revealed(c *command) string {
 	if !deep {
 		return ""
 	}
-	found, seen := "", 0
+	found := ""
 	for _, at := range c.from {
 		for _, name := range at.names {
 			err := filepath.WalkDir(name, func(path string, d os.DirEntry, err error) error {
@@ -62,9 +59,15 @@ func (p *Policy) revealed(c *command) string {
 				if d.IsDir() && path != name && (base == ".git" || !dots && (base == "node_modules" || base[0] == '.')) {
 					return fs.SkipDir
 				}
-				if seen++; seen > maxBelow {
-					found = "…"
+				if !p.look(1) {
+					found = tooMany
 					return errFound
+				}
+				if path != name && c.leavesOut(base, d.IsDir()) {
+					if d.IsDir() {
+						return fs.SkipDir
+					}
+					return nil
 				}
 				if (dots || base[0] != '.' || path == name) && p.hides(path) {
 					found = path
@@ -78,6 +81,39 @@ func (p *Policy) revealed(c *command) string {
 		}
 	}
 	return found
+}
+
+// tooMany stands for files that were not looked at.
+const tooMany = "…"
+
+// leavesOut says that the options of grep keep it from a file or folder.
+func (c *command) leavesOut(base string, folder bool) bool {
+	including, included := false, false
+	for _, w := range c.words {
+		name, pattern, _ := strings.Cut(w.text, "=")
+		fits, _ := filepath.Match(pattern, base)
+		switch {
+		case !strings.HasSuffix(c.words[0].text, "grep"):
+		case name == "--exclude" && !folder && fits, name == "--exclude-dir" && folder && fits:
+			return true
+		case name == "--include" && !folder:
+			including, included = true, included || fits
+		}
+	}
+	return including && !included
+}
+
+// revealedBy is what a part, or what it runs, would reveal.
+func (p *Policy) revealedBy(parts []part) string {
+	for _, pt := range parts {
+		if pt.command == nil {
+			continue
+		}
+		if found := cmp.Or(p.revealed(pt.command), p.revealedBy(pt.command.inner)); found != "" {
+			return found
+		}
+	}
+	return ""
 }
 
 // hides says that the rule may forbid to read a file.
@@ -98,7 +134,6 @@ func (p *Policy) carriesPlain(c *command) bool {
 		return true
 	}
 	last := len(c.onto) - 1
-	seen := 0
 	plain := func(path string) bool {
 		at := p.locate(path, nil)
 		return p.inside(at) && p.guarded(at) == ""
@@ -106,7 +141,7 @@ func (p *Policy) carriesPlain(c *command) bool {
 	for _, from := range c.onto[:last] {
 		for _, name := range from.names {
 			err := filepath.WalkDir(name, func(path string, _ os.DirEntry, err error) error {
-				if seen++; err != nil || seen > maxBelow || !plain(path) {
+				if err != nil || !p.look(1) || !plain(path) {
 					return cmp.Or(err, errFound)
 				}
 				rest, _ := filepath.Rel(name, path)

@@ -23,6 +23,7 @@ func (s *scan) command(assigns []assign, words []word, depth int) *command {
 		}
 		c.words = rest
 	}
+	s.matched(c)
 	c.text = prefixed(slices.DeleteFunc(slices.Clone(c.assigns), assign.harmless), join(c.words, asWritten))
 	c.spellings = append(c.spellings, c.written)
 	if depth > maxDepth {
@@ -57,18 +58,28 @@ func (c *command) spell() {
 	if !c.words[0].plain {
 		c.hide("the name of the command (" + c.words[0].raw + ") is not written plainly, so it may be any")
 	}
-	if c.words[0].globs && filepath.IsAbs(c.words[0].text) { // for caution: what it matches at this moment
-		found, _ := filepath.Glob(c.words[0].text)
-		for _, program := range found[:min(len(found), maxBegin)] {
-			c.spellings = append(c.spellings, base(program)+strings.TrimPrefix(join(c.words, asPassed), asPassed(c.words[0])))
-		}
-	}
 	passed := join(c.words, asPassed)
 	named := base(c.words[0].text) + strings.TrimPrefix(passed, asPassed(c.words[0]))
 	for _, text := range []string{join(c.words, asWritten), passed, named, blanks(passed)} {
 		if !slices.Contains(c.spellings, text) {
 			c.spellings = append(c.spellings, text)
 		}
+	}
+}
+
+// matched adds, for caution, the programs that a pattern such as /bin/r? in the
+// place of a name matches at this moment.
+func (s *scan) matched(c *command) {
+	if len(c.words) == 0 || !c.words[0].globs {
+		return
+	}
+	name := c.words[0].text
+	if dir := filepath.Dir(name); !filepath.IsAbs(dir) || strings.ContainsAny(dir, "*?[") || !s.policy.look(lookFolder) {
+		return
+	}
+	found, _ := filepath.Glob(name)
+	for _, program := range found[:min(len(found), maxBegin)] {
+		c.spellings = append(c.spellings, base(program)+strings.TrimPrefix(join(c.words, asPassed), asPassed(c.words[0])))
 	}
 }
 

@@ -86,6 +86,20 @@ const (
 type view struct {
 	roots    []string
 	resolved map[string]string
+	looks    int // files that were looked at to find others
+}
+
+// maxLooks is how many files one decision looks at to find others. What is
+// beyond is not known: a command must not keep the judge busy for ever.
+const maxLooks = 20_000
+
+// lookFolder is what it counts to match a pattern, which reads folders.
+const lookFolder = 500
+
+// look counts n more files; false if they are too many.
+func (p *Policy) look(n int) bool {
+	p.view.looks += n
+	return p.view.looks <= maxLooks
 }
 
 // viewing returns the policy for one decision.

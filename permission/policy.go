@@ -100,6 +100,9 @@ func (p *Policy) Decide(call tool.Call, access tool.Access) Decision {
 	case ok:
 		d = Decision{Behavior: Ask, ReasonType: ByRule, Rule: r, Reason: "The rule " + cite(r) + " asks before this."}
 	case p.Mode == Bypass:
+		if hidden := p.revealedBy(parts); hidden != "" && hidden != tooMany {
+			return p.refuse(call, access, BySafety, "it would read "+hidden+" too, which a rule denies: leave that out", Rule{})
+		}
 		return Decision{Behavior: Allow, ReasonType: ByMode, Reason: "The mode bypassPermissions allows it."}
 	default:
 		d = p.judge(call, access, parts)

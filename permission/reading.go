@@ -404,7 +404,10 @@ func pathsIn(program string, w word) []string {
 		}
 		return []string{t}
 	}
-	if _, value, ok := strings.Cut(t, "="); ok {
+	if name, value, ok := strings.Cut(t, "="); ok {
+		if name == "--include" || name == "--exclude" || name == "--exclude-dir" {
+			return nil // patterns of names
+		}
 		return []string{value}
 	}
 	if strings.HasPrefix(t, "--") {
@@ -465,8 +468,11 @@ func (p *Policy) placeOf(w word, path string, dirs []string) place {
 	}
 	var matches []string
 	for _, name := range at.names {
+		if !p.look(lookFolder) {
+			return unknown
+		}
 		found, err := filepath.Glob(name)
-		if err != nil || len(found) > maxMatches {
+		if err != nil || len(found) > maxMatches || !p.look(len(found)) {
 			return unknown
 		}
 		matches = append(matches, slices.DeleteFunc(found, func(m string) bool { // a pattern passes by what begins with a dot

@@ -7,7 +7,8 @@
 // does:
 //
 //   - A command may write only below the paths of [Rules.Write]. Everything may
-//     be read and run.
+//     be read and run. Mode, owner, times and attributes of a file can be changed
+//     wherever its owner may: the kernel has no right for these.
 //   - With [Rules.NoNetwork] it can neither bind nor connect a TCP socket; UDP is
 //     covered from ABI 10 on. Unix sockets are not covered.
 //   - It cannot trace what is outside of the sandbox, so that it cannot read the

@@ -127,7 +127,7 @@ func (w *world) userSettings() string {
 
 // rules adds the rules of the settings to a policy.
 func (s *settings) rules(p *permission.Policy) error {
-	for i, keys := range s.permissions {
+	for n, keys := range s.permissions {
 		for _, list := range []struct {
 			texts []string
 			rules *[]permission.Rule
@@ -135,7 +135,12 @@ func (s *settings) rules(p *permission.Policy) error {
 			for _, text := range list.texts {
 				rules, err := permission.ParseRules(text)
 				if err != nil {
-					return fail(exitConfig, "correct the rule", "%s: permissions: %v", s.sources[i], err)
+					return fail(exitConfig, "correct the rule", "%s: permissions: %v", s.sources[n], err)
+				}
+				for i := range rules { // "/x" is below the folder whose settings they are
+					if dir := filepath.Dir(s.sources[n]); filepath.IsAbs(dir) && filepath.Base(dir) == ".claude" {
+						rules[i].Root = filepath.Dir(dir)
+					}
 				}
 				*list.rules = append(*list.rules, rules...)
 			}

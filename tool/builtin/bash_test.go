@@ -379,7 +379,7 @@ func descriptors(t *testing.T) int {
 }
 
 func TestMarked(t *testing.T) {
-	got := strings.Join(marked(childEnv([]string{"A=1", markVar + "=outer", "PWD=/"}, nil, "/w"), "inner"), " ")
+	got := strings.Join(marked(childEnv([]string{"A=1", "CDPATH=/etc", "BASHOPTS=extglob", markVar + "=outer", "PWD=/"}, nil, "/w"), "inner"), " ")
 	if got != "A=1 DARUMA=1 GIT_TERMINAL_PROMPT=0 PWD=/w DARUMA_CALL=outer:inner" {
 		t.Error(got)
 	}

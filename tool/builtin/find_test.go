@@ -272,3 +272,19 @@ func TestGrepFindsWhatTheExpressionFinds(t *testing.T) {
 		}
 	}
 }
+
+// What a deny rule hides is neither named nor searched, however it is asked for.
+func TestHiddenFiles(t *testing.T) {
+	b := open(t, func(c *Config) { c.Hidden = func(path string) bool { return filepath.Base(path) == ".env" } })
+	b.file(".env", "KEY=1\n")
+	b.file("sub/.env", "KEY=2\n")
+	b.file("sub/a.txt", "KEY=3\n")
+	for pattern, want := range map[string][]string{".env": {}, "**/.env": {}, "**/*": {"sub/a.txt"}, "sub/.e*": {}} {
+		if diff := cmp.Diff(want, b.found(pattern)); diff != "" {
+			t.Errorf("%s: %s", pattern, diff)
+		}
+	}
+	if got := b.good("Grep", in{"pattern": "KEY", "output_mode": "content"}); got != "sub/a.txt:1:KEY=3" {
+		t.Errorf("Grep: %s", got)
+	}
+}

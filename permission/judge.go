@@ -78,7 +78,7 @@ func (p *Policy) outright(c tool.Call, a tool.Access, parts []part) (Decision, b
 		}
 		for _, pt := range parts {
 			if guard := p.guarded(pt.place); pt.kind == tool.AccessEdit && guard != "" && !exact {
-				return Decision{Behavior: Ask, ReasonType: BySafety, Reason: upper(pt.place.written + " is protected (" + guard + "), so an edit needs a person's word.")}, true
+				return Decision{Behavior: Ask, ReasonType: BySafety, Reason: upper(quoted(pt.place.written) + " is protected (" + guard + "), so an edit needs a person's word.")}, true
 			}
 		}
 		return Decision{Behavior: Allow, ReasonType: ByRule, Rule: r, Reason: "The rule " + cite(r) + " allows it."}, true
@@ -118,11 +118,11 @@ func (p *Policy) permitPlace(name string, kind tool.AccessKind, at place) verdic
 	guard := p.guarded(at)
 	switch {
 	case !p.inside(at):
-		return no(ByWorkspace, at.written+" is outside the workspace")
+		return no(ByWorkspace, quoted(at.written)+" is outside the workspace")
 	case kind == tool.AccessRead:
 		return verdict{ok: true, by: ByReading}
 	case guard != "":
-		return no(BySafety, at.written+" is protected ("+guard+"), so an edit needs a person's word")
+		return no(BySafety, quoted(at.written)+" is protected ("+guard+"), so an edit needs a person's word")
 	case p.Mode == AcceptEdits:
 		return verdict{ok: true, by: ByMode}
 	}

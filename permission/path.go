@@ -40,6 +40,13 @@ func (p *Policy) locate(written string, dirs []string) place {
 	if !ok {
 		return at
 	}
+	for _, dir := range dirs { // of the process that opens it
+		for _, own := range []string{"/proc/self/cwd", "/proc/thread-self/cwd"} {
+			if rest, ok := below(own, filepath.Clean(path)); ok {
+				at.names = append(at.names, filepath.Join(dir, rest))
+			}
+		}
+	}
 	if filepath.IsAbs(path) {
 		dirs = []string{""}
 	}

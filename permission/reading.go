@@ -393,6 +393,10 @@ func pathsIn(program string, w word) []string {
 		if t = strings.TrimPrefix(t[strings.LastIndexByte(t, '@')+1:], "file://"); strings.Contains(t, "://") {
 			return nil
 		}
+	case "git": // revision:path
+		if _, path, ok := strings.Cut(t, ":"); ok && path != "" && t[0] != '-' {
+			return []string{t, path}
+		}
 	case "cut":
 		if strings.HasPrefix(t, "-d") {
 			return nil // a character
@@ -438,8 +442,12 @@ const (
 // lead, for deny and ask rules.
 func (p *Policy) guess(w word, dirs []string) place {
 	at := place{written: w.raw, unsure: true}
+	raw := strings.ReplaceAll(w.raw, `"`, "")
+	if name, value, ok := strings.Cut(raw, "="); ok && !strings.Contains(name, "$") { // of=$HOME/x
+		raw = value
+	}
 	for _, v := range []struct{ name, means string }{{"$HOME", "~"}, {"${HOME}", "~"}, {"$PWD", "."}, {"${PWD}", "."}} {
-		rest, ok := strings.CutPrefix(strings.ReplaceAll(w.raw, `"`, ""), v.name)
+		rest, ok := strings.CutPrefix(raw, v.name)
 		if ok && (rest == "" || rest[0] == '/') && !strings.ContainsAny(rest, "$`\\'*?[{") {
 			at.names = p.locate(v.means+rest, dirs).names
 		}

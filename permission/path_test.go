@@ -121,3 +121,32 @@ func TestNoRoot(t *testing.T) {
 		}
 	}
 }
+
+// A workspace that git takes for a repository as it is, has settings that anybody
+// could have put there.
+func TestBareRepository(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"HEAD", "objects", "refs"} {
+		if err := os.Mkdir(filepath.Join(root, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &Policy{Root: root}
+	if d := p.Decide(call("Bash", "git status")); d.Behavior != Ask {
+		t.Errorf("git in a bare repository: %s (%s)", d.Behavior, d.Reason)
+	}
+	if err := os.Mkdir(filepath.Join(root, ".git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if d := p.Decide(call("Bash", "git status")); d.Behavior != Allow {
+		t.Errorf("git with a .git: %s (%s)", d.Behavior, d.Reason)
+	}
+}
+
+// However many files a script would look at, one decision looks at so many.
+func TestLooksAreBounded(t *testing.T) {
+	p := &Policy{Root: workspace(t), Deny: []Rule{mustRule(t, "Read(nope)")}}
+	if d := p.Decide(call("Bash", strings.Repeat("grep -r x .;", 3000))); d.Behavior != Ask {
+		t.Errorf("more than can be looked at: %s", d.Behavior)
+	}
+}

@@ -44,6 +44,10 @@ func (c *claude) setID(p *plan, at place, b *message.Block, id string) {
 	p.set(at.line, at.path+name, quote(id))
 }
 
+func (c *claude) setName(p *plan, at place, name string) {
+	p.set(at.line, at.path+"/name", quote(name))
+}
+
 func (c *claude) setInput(p *plan, at place, in jsontext.Value) {
 	p.set(at.line, at.path+"/input", in)
 }

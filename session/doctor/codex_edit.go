@@ -77,6 +77,10 @@ func (c *codex) setID(p *plan, at place, _ *message.Block, id string) {
 	p.set(at.line, at.path+"/call_id", quote(id))
 }
 
+func (c *codex) setName(p *plan, at place, name string) {
+	p.set(at.line, at.path+"/name", quote(name))
+}
+
 func (c *codex) setInput(p *plan, at place, in jsontext.Value) {
 	p.set(at.line, at.path+"/arguments", quote(string(in)))
 }

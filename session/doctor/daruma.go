@@ -426,6 +426,13 @@ func (c *journal) unecho(p *plan, at place, b *message.Block) {
 	}
 }
 
+func (c *journal) setName(p *plan, at place, name string) {
+	p.set(at.line, at.path+"/name", quote(name))
+	if rawAt(c.doc, place{line: at.line, path: at.path + "/raw"}) != nil {
+		p.cut(at.line, at.path+"/raw")
+	}
+}
+
 func (c *journal) setInput(p *plan, at place, in jsontext.Value) {
 	p.set(at.line, at.path+"/input", in)
 	if rawAt(c.doc, place{line: at.line, path: at.path + "/raw"}) != nil {

@@ -102,7 +102,7 @@ func (x *examiner) block(i, j int, media *surplus) {
 	assistant := e.msg.Role == message.Assistant
 	switch b.Type {
 	case "":
-		x.find(WrongShape, e, at.line, mend(func(p *plan) { x.patient.note(p, e, at, "[a block that cannot be read]") }),
+		x.find(WrongShape, e, at.line, mend(func(p *plan) { x.patient.note(p, e, at, asText(b)) }),
 			"a block cannot be read")
 	case message.Text:
 		x.text(e, b, at, remove)
@@ -244,6 +244,11 @@ func (x *examiner) call(e *entry, b *message.Block, at place) {
 		x.find(Misplaced, e, at.line, mend, "a call in a message of the user")
 		return
 	}
+	if !message.ValidName(b.Name) {
+		name := allowed(b.Name, "unknown_tool")
+		mend := x.unlessForeign(at.line, func(p *plan) { x.patient.setName(p, at, name) })
+		x.find(BadToolName, e, at.line, mend, "call %s names its tool %q", b.ID, clip(b.Name, shownAround))
+	}
 	if b.Input.Kind() != jsontext.KindBeginObject {
 		mend := x.unlessForeign(at.line, func(p *plan) { x.patient.setInput(p, at, wrapInput(b.Input)) })
 		x.find(NoObject, e, at.line, mend, "the input of call %s is no object", b.ID)
@@ -264,7 +269,7 @@ func (x *examiner) result(e *entry, j int, media *surplus) {
 		}
 		switch in.Type {
 		case "":
-			x.find(WrongShape, e, at.line, mend("[a block that cannot be read]"), "a block in the result of call %s cannot be read", b.ToolUseID)
+			x.find(WrongShape, e, at.line, mend(asText(in)), "a block in the result of call %s cannot be read", b.ToolUseID)
 		case message.Text:
 			switch {
 			case strings.TrimSpace(in.Text) == "":
@@ -274,6 +279,11 @@ func (x *examiner) result(e *entry, j int, media *surplus) {
 			}
 		case message.Image, message.Document:
 			x.medium(e, in, at, media)
+		case "search_result", "tool_reference":
+		default:
+			if x.format != Codex {
+				x.find(Misplaced, e, at.line, mend(asText(in)), "a %s in the result of call %s", in.Type, b.ToolUseID)
+			}
 		}
 	}
 }
@@ -291,15 +301,61 @@ func (x *examiner) other(e *entry, j int, remove func(*plan)) {
 		x.find(Orphan, e, e.at[j].line, remove, "a %s has no server_tool_use before it", kind)
 		return
 	}
-	if !knownBlocks[kind] {
-		x.find(UnknownBlock, e, e.at[j].line, nil, "a block of type %q", kind)
+	known := serverBlocks[kind] || strings.HasSuffix(kind, "_tool_result")
+	if x.format == Codex {
+		known = codexItems[kind]
 	}
+	at := e.at[j]
+	why := ""
+	switch {
+	case !known && (e.msg.Role == message.Assistant || x.format == Codex):
+		x.find(UnknownBlock, e, at.line, nil, "a block of type %q", kind)
+		f := &x.found[len(x.found)-1] // the model may have written what only a later API knows
+		f.Severity, f.Effect = Info, "it is kept as it is"
+		return
+	case x.format == Codex:
+		return
+	case !known:
+		why = "a block of type %q in a message of the user, which the API does not know"
+	case e.msg.Role != message.Assistant && kind != "container_upload" && kind != "search_result":
+		why = "a block of type %q in a message of the user"
+	case (kind == "server_tool_use" || kind == "mcp_tool_use") && x.unserved(e, j):
+		why = "a block of type %q without its result"
+	default:
+		return
+	}
+	mend := x.unlessForeign(at.line, func(p *plan) { x.patient.note(p, e, at, asText(b)) })
+	x.find(UnknownBlock, e, at.line, mend, why, kind)
 }
 
-var knownBlocks = map[string]bool{
-	"server_tool_use": true, "mcp_tool_use": true, "container_upload": true, "search_result": true, "compaction": true,
+// unserved reports whether a call that the provider runs itself has no result,
+// though the conversation went on. At the end it is a pause.
+func (x *examiner) unserved(e *entry, j int) bool {
+	id := e.msg.Blocks[j].ID
+	for k := j + 1; k < len(e.msg.Blocks); k++ {
+		if e.msg.Blocks[k].ToolUseID == id {
+			return false
+		}
+	}
+	return e != &x.talk[len(x.talk)-1]
+}
+
+// asText keeps what a block said that cannot be sent.
+func asText(b *message.Block) string {
+	if b.Type == "" {
+		return "[a block that cannot be read: " + clip(string(b.Raw), 4*shownMost) + "]"
+	}
+	return fmt.Sprintf("[%s: %s]", b.Type, clip(string(b.Raw), 4*shownMost))
+}
+
+var serverBlocks = map[string]bool{
+	"server_tool_use": true, "mcp_tool_use": true, "container_upload": true, "search_result": true,
+	"compaction": true, "fallback": true,
+}
+
+var codexItems = map[string]bool{
 	"web_search_call": true, "image_generation_call": true, "local_shell_call": true, "tool_search_call": true,
-	"tool_search_output": true, "compaction_summary": true, "ghost_snapshot": true, "refusal": true, "fallback": true,
+	"tool_search_output": true, "compaction": true, "compaction_summary": true, "ghost_snapshot": true, "refusal": true,
 }
 
 // surplus counts the media that are too many, oldest first.

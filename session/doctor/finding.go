@@ -42,6 +42,7 @@ const (
 	EmptyText       Rule = "empty_text"
 	NoObject        Rule = "input_no_object"
 	BadCallID       Rule = "bad_call_id"
+	BadToolName     Rule = "bad_tool_name"
 	EmptyError      Rule = "empty_error_result"
 	Unsigned        Rule = "unsigned_thinking"
 	Altered         Rule = "altered_thinking"

@@ -118,6 +118,10 @@ func (f *File) verify(c *cure, x *examiner) {
 			}
 		}
 	}
+	if len(x.doc.lines) == 0 {
+		c.sound = false
+		c.found = append(c.found, c.doc.finding(f.Format, Unhealed, -1, "no record of this file is whole, so nothing is left to go on with", nil))
+	}
 	if !c.sound || len(x.talk) == 0 {
 		return
 	}

@@ -144,15 +144,18 @@ func isObject(text []byte) bool {
 
 // salvage returns the whole records within a line that is none: a write that
 // was cut, followed by the next record on the same line, still holds the next
-// one. Records begin with one of marks.
-func salvage(text []byte, marks [][]byte) [][]byte {
+// one. Objects that are no records are pieces of one that was torn.
+func salvage(text []byte, format Format) [][]byte {
+	marks := beginnings[format]
 	const tries = 64 // a line of nothing but beginnings is no record
 	var found [][]byte
 	for try := 0; len(text) > 0 && try < tries; try++ {
 		dec := jsontext.NewDecoder(bytes.NewBuffer(text), lax)
 		if dec.PeekKind() == jsontext.KindBeginObject {
 			if value, err := dec.ReadValue(); err == nil {
-				found = append(found, slices.Clone(value))
+				if isRecord(value, format) {
+					found = append(found, slices.Clone(value))
+				}
 				text = bytes.TrimSpace(text[dec.InputOffset():])
 				continue
 			}
@@ -194,7 +197,7 @@ func (x *examiner) line(f *File, i int, l *line) {
 	var fault Rule
 	if !isObject(m.text) {
 		fault = TornLine
-		if records = salvage(m.text, beginnings[f.Format]); len(records) > 0 {
+		if records = salvage(m.text, f.Format); len(records) > 0 {
 			fault = FusedLine
 		}
 	} else if f.Format == Daruma && !checksumFits(text) {
@@ -241,4 +244,23 @@ var beginnings = map[Format][][]byte{
 	Codex:  {[]byte(`{"timestamp"`)},
 	Pi:     {[]byte(`{"type"`)},
 	Daruma: {[]byte(`{"v"`)},
+}
+
+// needs are the members that every record of a format has; of each group one.
+var needs = map[Format][][]string{
+	Claude: {{"type"}, {"uuid", "sessionId", "leafUuid", "summary"}},
+	Codex:  {{"type"}, {"payload"}},
+	Pi:     {{"type"}, {"id"}, {"timestamp", "parentId"}},
+	Daruma: {{"v"}, {"body"}, {"crc"}},
+}
+
+// isRecord reports whether an object is a record of its own: blocks of a torn
+// record are objects too.
+func isRecord(object []byte, format Format) bool {
+	for _, group := range needs[format] {
+		if !slices.ContainsFunc(group, func(name string) bool { _, ok := locate(object, "/"+name); return ok }) {
+			return false
+		}
+	}
+	return true
 }

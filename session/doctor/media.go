@@ -19,7 +19,7 @@ import (
 
 // What one medium may have (recovery 9.2).
 const (
-	maxImageBase64 = 10 << 20
+	maxImageBase64 = 5 << 20 // as every host of the API takes it
 	maxImageSide   = 8000
 	manyImages     = 20
 	maxManySide    = 2000

@@ -110,19 +110,23 @@ func (x *examiner) rename(c pairing, call spot, n int) func(*plan) {
 	}
 }
 
-func (c *pairing) freeID(old string, n int) string {
-	id := make([]byte, 0, len(old))
-	for i := 0; i < len(old) && len(id) < 100; i++ {
-		if idByte(old[i]) {
-			id = append(id, old[i])
-		} else {
-			id = append(id, '_')
+// allowed makes a name of what the API allows; empty stands for none.
+func allowed(name, empty string) string {
+	out := []byte(name[:min(len(name), 100)])
+	for i, b := range out {
+		if !idByte(b) {
+			out[i] = '_'
 		}
 	}
-	base := string(id)
-	if base == "" {
-		base = "call"
+	if len(out) == 0 {
+		return empty
 	}
+	return string(out)
+}
+
+// freeID makes an id that is allowed and not taken.
+func (c *pairing) freeID(old string, n int) string {
+	base := allowed(old, "call")
 	name := base
 	for k := max(n, 1); ; k++ {
 		if k > 1 {

@@ -40,6 +40,10 @@ func (c *pi) setID(p *plan, at place, b *message.Block, id string) {
 	p.set(at.line, at.path+name, quote(id))
 }
 
+func (c *pi) setName(p *plan, at place, name string) {
+	p.set(at.line, at.path+"/name", quote(name))
+}
+
 func (c *pi) setInput(p *plan, at place, in jsontext.Value) {
 	p.set(at.line, at.path+"/arguments", in)
 }

@@ -53,6 +53,8 @@ var rules = map[Rule]about{
 		"the input is kept inside of an object, under INVALID_JSON"},
 	BadCallID: {Breaks, "call ids that the API refuses", "the API answers 400: ids are letters, digits, _ and -", nil,
 		"call and result get an id that is allowed"},
+	BadToolName: {Breaks, "tool names that the API refuses", "the API answers 400: names are letters, digits, _ and -, at most 128", nil,
+		"what is not allowed becomes _; a call without a name becomes one of unknown_tool"},
 	EmptyError: {Breaks, "error results without words", "the API answers 400: content cannot be empty if is_error is true", nil, "the result becomes (no output)"},
 	Unsigned: {Breaks, "thinking without signature", "the API answers 400: signature: field required", map[Format]string{
 		Pi: "pi sends it as plain text", Codex: "without encrypted content the server looks for an item that it never stored",
@@ -95,7 +97,8 @@ var rules = map[Rule]about{
 	WrongFirst: {Breaks, "the conversation does not begin with the user", "the API answers 400: the first message must use the user role", nil,
 		"a first message is added that says that the beginning is not available"},
 
-	Unfinished:   {Info, "a run without end", "on resume the agent goes on from here", nil, ""},
-	UnknownBlock: {Info, "blocks of an unknown type", "they are kept as they are", nil, ""},
-	Unhealed:     {Breaks, "what cannot be healed", "", nil, ""},
+	Unfinished: {Info, "a run without end", "on resume the agent goes on from here", nil, ""},
+	UnknownBlock: {Breaks, "blocks that the API does not take", "the API answers 400: input tag does not match any of the expected tags, or tool use without its result", nil,
+		"the block becomes a text that says what was there"},
+	Unhealed: {Breaks, "what cannot be healed", "", nil, ""},
 }

@@ -70,6 +70,7 @@ type patient interface {
 	removeEntry(p *plan, e *entry)
 	note(p *plan, e *entry, at place, text string)
 	setID(p *plan, at place, b *message.Block, id string)
+	setName(p *plan, at place, name string) // of the tool of a call
 	setInput(p *plan, at place, in jsontext.Value)
 	setContent(p *plan, at place, text string) // of a result
 	setMediaType(p *plan, at place, m *message.Media, kind string)

@@ -125,6 +125,11 @@ func (r *claudeRecord) results() bool {
 	return slices.ContainsFunc(r.blocks, func(b message.Block) bool { return b.Type == message.ToolResult })
 }
 
+// unread reports whether a block of the record could not be read.
+func (r *claudeRecord) unread() bool {
+	return slices.ContainsFunc(r.blocks, func(b message.Block) bool { return b.Type == "" })
+}
+
 func (r *claudeRecord) parse() {
 	if r.Message == nil {
 		r.bad = true
@@ -265,7 +270,11 @@ func (c *claude) structure() []Finding {
 		r := claudeLine(l)
 		switch {
 		case r == nil:
-		case r.bad:
+		case r.bad || r.unread():
+			shape := c.doc.misshapen(Claude, i)
+			if out = append(out, shape...); len(shape) > 0 || !r.bad {
+				continue
+			}
 			out = append(out, c.doc.finding(Claude, WrongShape, i, "a record whose fields are not what they should be", func(p *plan) { p.drop(i) }))
 		case r.talks() && r.UUID == "":
 			out = append(out, c.doc.finding(Claude, WrongShape, i, "a message without uuid", func(p *plan) {

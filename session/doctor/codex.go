@@ -291,6 +291,10 @@ func (c *codex) structure() []Finding {
 	var out []Finding
 	for i, r := range c.recs {
 		if r != nil && r.bad {
+			shape := c.doc.misshapen(Codex, i)
+			if out = append(out, shape...); len(shape) > 0 {
+				continue
+			}
 			out = append(out, c.doc.finding(Codex, WrongShape, i, "a record whose fields are not what they should be", func(p *plan) { p.drop(i) }))
 		}
 	}

@@ -181,6 +181,10 @@ func (c *journal) structure() []Finding {
 	known := map[string]bool{}
 	for i, l := range c.doc.lines {
 		if darumaEvent(l).bad {
+			shape := c.doc.misshapen(Daruma, i)
+			if out = append(out, shape...); len(shape) > 0 {
+				continue
+			}
 			out = append(out, c.doc.finding(Daruma, WrongShape, i, "an event whose fields are not what they should be", func(p *plan) { p.drop(i) }))
 			continue
 		}

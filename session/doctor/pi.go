@@ -255,7 +255,22 @@ func (c *pi) structure() []Finding {
 	var out []Finding
 	for i, l := range c.doc.lines {
 		r := piLine(l)
-		if r != nil && (r.bad || r.Type == "message" && r.ID == "") {
+		if r == nil {
+			continue
+		}
+		unread := slices.ContainsFunc(r.blocks, func(b message.Block) bool { return b.Type == "" })
+		if r.bad || unread {
+			shape := c.doc.misshapen(Pi, i)
+			if out = append(out, shape...); len(shape) > 0 {
+				continue
+			}
+		}
+		switch {
+		case r.Type == "message" && r.ID == "" && !r.bad:
+			out = append(out, c.doc.finding(Pi, WrongShape, i, "a message without id", func(p *plan) { c.adopt(p, i) }))
+			f := &out[len(out)-1]
+			f.Repair = "it gets the id that the next record hangs on, or a new one; what it says stays"
+		case r.bad || r.ID == "" && r.Type != "session":
 			what := "a record whose fields are not what they should be"
 			out = append(out, c.doc.finding(Pi, WrongShape, i, what, func(p *plan) { p.drop(i) }))
 		}
@@ -270,6 +285,32 @@ func (c *pi) structure() []Finding {
 		return out
 	}
 	return c.brokenCompaction()
+}
+
+// adopt gives a message without id its place: the id that a record behind it
+// names and nobody has, else a new one at the end of what stands before it.
+func (c *pi) adopt(p *plan, line int) {
+	before := ""
+	for _, at := range c.tree.nodes {
+		if at.line < line {
+			before = at.id
+			continue
+		}
+		if _, known := c.tree.byID[at.parent]; !known && at.parent != "" {
+			p.set(line, "/id", quote(at.parent))
+		} else {
+			id := c.tree.newID("id", line)
+			p.set(line, "/id", quote(id))
+			p.set(at.line, "/parentId", quote(id))
+		}
+		break
+	}
+	if _, done := p.planned(line, "/id"); !done {
+		p.set(line, "/id", quote(c.tree.newID("id", line)))
+	}
+	if piLine(c.doc.lines[line]).Parent == nil {
+		p.set(line, "/parentId", idOrNull(before))
+	}
 }
 
 // headless finds a header that is missing or not first.

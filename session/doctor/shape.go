@@ -1,0 +1,158 @@
+package doctor
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// shape is what the members of a record have to be, those that readers look
+// at: a path, and the kind of JSON that it wants (" text, t true or false,
+// 0 number, { object, [ list). A star stands for each element.
+type shape []struct {
+	path string
+	kind jsontext.Kind
+}
+
+var shapes = map[Format]shape{
+	Claude: {
+		{"/type", '"'}, {"/subtype", '"'}, {"/uuid", '"'}, {"/parentUuid", '"'}, {"/logicalParentUuid", '"'}, {"/leafUuid", '"'},
+		{"/isSidechain", 't'}, {"/isApiErrorMessage", 't'}, {"/isCompactSummary", 't'}, {"/isVisibleInTranscriptOnly", 't'},
+		{"/apiErrorStatus", '0'}, {"/message", '{'}, {"/message/id", '"'}, {"/message/role", '"'}, {"/message/model", '"'},
+		{"/compactMetadata", '{'}, {"/compactMetadata/preservedMessages", '{'},
+		{"/compactMetadata/preservedMessages/anchorUuid", '"'}, {"/compactMetadata/preservedMessages/uuids", '['},
+		{"/compactMetadata/preservedMessages/uuids/*", '"'},
+		{"/message/content/*", '{'}, {"/message/content/*/type", '"'}, {"/message/content/*/text", '"'}, {"/message/content/*/thinking", '"'},
+		{"/message/content/*/signature", '"'}, {"/message/content/*/data", '"'}, {"/message/content/*/id", '"'}, {"/message/content/*/name", '"'},
+		{"/message/content/*/tool_use_id", '"'}, {"/message/content/*/is_error", 't'}, {"/message/content/*/title", '"'}, {"/message/content/*/source", '{'},
+	},
+	Pi: {
+		{"/type", '"'}, {"/id", '"'}, {"/parentId", '"'}, {"/timestamp", '"'}, {"/summary", '"'}, {"/firstKeptEntryId", '"'}, {"/targetId", '"'},
+		{"/message", '{'}, {"/message/role", '"'}, {"/message/api", '"'}, {"/message/model", '"'}, {"/message/stopReason", '"'},
+		{"/message/errorMessage", '"'}, {"/message/toolCallId", '"'}, {"/message/isError", 't'}, {"/message/output", '"'},
+		{"/message/sections", '{'}, {"/message/sections/cwd", '"'},
+		{"/message/content/*", '{'}, {"/message/content/*/type", '"'}, {"/message/content/*/text", '"'}, {"/message/content/*/thinking", '"'},
+		{"/message/content/*/thinkingSignature", '"'}, {"/message/content/*/redacted", 't'}, {"/message/content/*/id", '"'},
+		{"/message/content/*/name", '"'}, {"/message/content/*/data", '"'}, {"/message/content/*/mimeType", '"'},
+	},
+	Codex: {
+		{"/timestamp", '"'}, {"/type", '"'}, {"/metadata", '{'}, {"/metadata/compaction_output", 't'},
+		{"/payload/type", '"'}, {"/payload/id", '"'}, {"/payload/role", '"'}, {"/payload/summary", '['}, {"/payload/encrypted_content", '"'},
+		{"/payload/name", '"'}, {"/payload/call_id", '"'},
+		{"/payload/content/*", '{'}, {"/payload/content/*/type", '"'}, {"/payload/content/*/text", '"'},
+	},
+	Daruma: {
+		{"/v", '0'}, {"/seq", '0'}, {"/time", '"'}, {"/session", '"'}, {"/run", '0'}, {"/turn", '0'},
+	},
+}
+
+// misshapen finds the members of a line that are of another kind than readers
+// expect, and makes of each the nearest that they take: one wrong member is no
+// reason to lose what the record says.
+func (d *doc) misshapen(format Format, i int) []Finding {
+	text := d.lines[i].text()
+	var out []Finding
+	for _, want := range shapes[format] {
+		for _, path := range spread(text, want.path) {
+			value := rawAt(d, place{line: i, path: path})
+			if fits(value, want.kind) {
+				continue
+			}
+			what := fmt.Sprintf("%s is %s, and has to be %s", path[1:], kindName(jsontext.Value(value).Kind()), kindName(want.kind))
+			mend := func(p *plan) { p.cut(i, path) }
+			f := d.finding(format, WrongShape, i, what, nil)
+			if to := reshaped(value, want.kind, format); to != nil {
+				mend = func(p *plan) { p.set(i, path, to) }
+				f.Repair = "it becomes what it has to be; the rest of the record stays"
+			} else {
+				f.Repair = "it is taken out; the rest of the record stays"
+			}
+			f.mend = mend
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// spread gives the paths that a path with a star stands for, where they are.
+func spread(text []byte, path string) []string {
+	list, rest, star := strings.Cut(path, "/*")
+	if !star {
+		if _, ok := locate(text, path); ok {
+			return []string{path}
+		}
+		return nil
+	}
+	var items []jsontext.Value
+	at, ok := locate(text, list)
+	if !ok || text[at.start] != '[' || json.Unmarshal(text[at.start:at.end], &items, lax) != nil {
+		return nil
+	}
+	var out []string
+	for k := range items {
+		one := list + "/" + strconv.Itoa(k) + rest
+		if _, ok := locate(text, one); ok {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+func fits(value []byte, kind jsontext.Kind) bool {
+	got := jsontext.Value(value).Kind()
+	switch {
+	case kind == '{' || kind == '[':
+		return got == kind
+	case got == 'f':
+		got = 't'
+	case got == 'n': // stands for a member that is missing
+		return true
+	case got == '0' && kind == '0':
+		return !bytes.ContainsAny(value, ".eE-")
+	}
+	return got == kind
+}
+
+// reshaped is the nearest value of a kind, or nothing.
+func reshaped(value []byte, kind jsontext.Kind, format Format) []byte {
+	got := jsontext.Value(value).Kind()
+	switch {
+	case kind == '"' && (got == '0' || got == 't' || got == 'f'):
+		return quote(string(value))
+	case kind == '"' && (got == '[' || got == '{'):
+		return nil
+	case kind == 't' && got == '"':
+		return []byte(strconv.FormatBool(unquote(value) == "true"))
+	case kind == '0' && got == '"':
+		if n, err := strconv.ParseUint(unquote(value), 10, 32); err == nil {
+			return strconv.AppendUint(nil, n, 10)
+		}
+	case kind == '{' && got == '"': // a block
+		name := "text"
+		if format == Codex {
+			name = "input_text"
+		}
+		return textBlock(name, unquote(value))
+	}
+	return nil
+}
+
+func kindName(kind jsontext.Kind) string {
+	switch kind {
+	case '"':
+		return "a text"
+	case '0':
+		return "a whole number"
+	case 't', 'f':
+		return "true or false"
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
+	}
+	return "null"
+}

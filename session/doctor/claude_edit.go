@@ -107,6 +107,10 @@ func (c *claude) answer(p *plan, i int, results []result) {
 		group[c.recs[c.tree.byLine[line]].UUID] = true
 	}
 	deepest := ""
+	results = c.front(p, i, results)
+	if len(results) == 0 {
+		return
+	}
 	for _, r := range results {
 		at := e.at[r.call]
 		call := c.recs[c.tree.byLine[at.line]]
@@ -123,6 +127,35 @@ func (c *claude) answer(p *plan, i int, results []result) {
 		}
 	}
 	c.follow(p, group, deepest)
+}
+
+// front puts results that stand behind other content of the turn that answers
+// entry i before that content, and returns the others. Hung on its call, such a
+// result would still come after a record that hangs on an earlier one.
+func (c *claude) front(p *plan, i int, results []result) []result {
+	if i+1 >= len(c.entries) || len(c.entries[i+1].at) == 0 {
+		return results
+	}
+	turn := map[int]bool{}
+	for k := i + 1; k < len(c.entries) && c.entries[k].msg.Role == message.User; k++ {
+		for _, line := range c.entries[k].lines {
+			turn[line] = true
+		}
+	}
+	first := c.entries[i+1].at[0]
+	var others []result
+	var moved []byte
+	for _, r := range results {
+		if !r.moved || !turn[r.at.line] || first.list == "" || r.at == first || c.entries[i+1].msg.Blocks[0].Type != message.ToolResult {
+			others = append(others, r)
+			continue
+		}
+		moved = append(append(moved, rawAt(c.doc, r.at)...), ',')
+	}
+	if moved != nil {
+		p.set(first.line, first.path, append(moved, rawAt(c.doc, first)...))
+	}
+	return others
 }
 
 // follow lets the record that comes behind the calls of a group, and behind
@@ -156,6 +189,9 @@ func (c *claude) keep(p *plan, call, id string) {
 
 func (c *claude) begin(p *plan, text string) {
 	first := c.entries[0]
+	if c.boundary < 0 && c.tree.reconnect(p, c.way) {
+		return
+	}
 	for _, n := range c.way {
 		line := c.tree.nodes[n].line
 		if !slices.Contains(first.lines, line) {

@@ -33,6 +33,7 @@ const (
 	DuplicateRecord  Rule = "duplicate_record_id"
 	MissingParent    Rule = "missing_parent"
 	Cycle            Rule = "cycle"
+	OutOfOrder       Rule = "out_of_order"
 	BrokenCompaction Rule = "broken_compaction"
 	ForkBase         Rule = "fork_base"
 	ForkChild        Rule = "fork_child"

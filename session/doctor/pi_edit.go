@@ -91,6 +91,9 @@ func (c *pi) record(time, id, parent string, body []byte) []byte {
 func (c *pi) begin(p *plan, text string) {
 	line := c.entries[0].line()
 	n := c.tree.byLine[line]
+	if c.compact < 0 && c.tree.reconnect(p, c.way) {
+		return
+	}
 	id := c.tree.newID("begin", c.recs[n].ID)
 	body := fmt.Appendf(nil, `{"role":"user","content":[%s]}`, textBlock("text", text))
 	p.insert(line-1, c.record(c.recs[n].Time, id, c.tree.nodes[n].parent, body))

@@ -40,6 +40,8 @@ var rules = map[Rule]about{
 	Cycle: {Breaks, "links that run in a circle", "", map[Format]string{
 		Claude: "Claude Code cuts the thread there, or guesses", Pi: "pi dies with a RangeError after some seconds",
 	}, "the record is linked to the one before it in the file"},
+	OutOfOrder: {Breaks, "records in the wrong order", "the last record is taken for the end of the thread, so what hangs on it is lost", nil,
+		"each record is put behind the one that it hangs on"},
 	BrokenCompaction: {Breaks, "compactions that are not whole", "what was said before it is lost", nil, ""},
 	ForkBase:         {Breaks, "the parent of this fork", "Codex cannot resume a fork without the bytes of its parent", nil, ""},
 	ForkChild:        {Info, "forks of this session", "", nil, ""},
@@ -95,7 +97,7 @@ var rules = map[Rule]about{
 		Codex:  "Codex says aborted on resume", Pi: "pi says no result provided on resume", Daruma: "daruma adds one when it sends",
 	}, "the call gets an error result that says that its outcome is unknown"},
 	WrongFirst: {Breaks, "the conversation does not begin with the user", "the API answers 400: the first message must use the user role", nil,
-		"a first message is added that says that the beginning is not available"},
+		"where the beginning is in the file, the thread is linked to it again; else a first message is added that says that it is not available"},
 
 	Unfinished: {Info, "a run without end", "on resume the agent goes on from here", nil, ""},
 	UnknownBlock: {Breaks, "blocks that the API does not take", "the API answers 400: input tag does not match any of the expected tags, or tool use without its result", nil,

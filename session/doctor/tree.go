@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 )
 
 // node is a record of a tree: its id, and the id of the record that it hangs on.
@@ -80,6 +81,82 @@ func (t *tree) relink(n int) func(*plan) {
 	return func(p *plan) { p.set(t.nodes[n].line, t.path, idOrNull(t.before(n))) }
 }
 
+// reconnect lets the root of a thread hang on what stands before it in the
+// file, and reports whether there is anything. It is for a thread whose root
+// cannot be a beginning.
+func (t *tree) reconnect(p *plan, way []int) bool {
+	if len(way) == 0 || t.before(way[0]) == "" {
+		return false
+	}
+	t.relink(way[0])(p)
+	return true
+}
+
+// strayed finds a last record that others hang on, as happens when lines were
+// put in another order: the thread would end with it, and lose what follows.
+func (t *tree) strayed() []Finding {
+	last := len(t.nodes) - 1
+	if last < 0 {
+		return nil
+	}
+	child := -1
+	for n, at := range t.nodes {
+		if at.parent == t.nodes[last].id {
+			child = n
+			break
+		}
+	}
+	if child < 0 || child == last {
+		return nil
+	}
+	what := fmt.Sprintf("record %s stands behind line %d, which hangs on it", t.nodes[last].id, t.doc.lines[t.nodes[child].line].no)
+	return []Finding{t.doc.finding(t.format, OutOfOrder, t.nodes[last].line, what, t.inOrder)}
+}
+
+// inOrder puts each record behind the one that it hangs on, and leaves the
+// order as it is otherwise.
+func (t *tree) inOrder(p *plan) {
+	var order []int
+	placed := map[int]bool{}
+	for n := range t.nodes {
+		var up []int // what has to come before n
+		for at, ok := n, true; ok && !placed[at]; at, ok = t.byID[t.nodes[at].parent] {
+			placed[at] = true
+			up = append(up, at)
+		}
+		for _, at := range slices.Backward(up) {
+			order = append(order, at)
+		}
+	}
+	// The longest thread ends the file, since that is where the agent goes on.
+	deep, end := make([]int, len(t.nodes)), -1
+	for k, n := range order {
+		if up, ok := t.byID[t.nodes[n].parent]; ok {
+			deep[n] = deep[up] + 1
+		}
+		if end < 0 || deep[n] >= deep[order[end]] {
+			end = k
+		}
+	}
+	order = append(slices.Delete(slices.Clone(order), end, end+1), order[end])
+	// What has to go in front of records that stand before it moves there; all
+	// others stay where they are.
+	anchor := len(t.nodes)
+	var moved [][]int // with the node that they come before, backwards
+	for _, n := range slices.Backward(order) {
+		if n < anchor {
+			anchor = n
+			continue
+		}
+		moved = append(moved, []int{n, anchor})
+	}
+	for _, m := range slices.Backward(moved) {
+		from, to := t.nodes[m[0]].line, t.nodes[m[1]].line
+		p.insert(to-1, t.doc.lines[from].text())
+		p.at(from).whole = [][]byte{}
+	}
+}
+
 func idOrNull(id string) []byte {
 	if id == "" {
 		return []byte("null")
@@ -95,6 +172,9 @@ func (t *tree) faults(leaf int) []Finding {
 	if n := t.circle(); n >= 0 {
 		what := fmt.Sprintf("record %s hangs on %s, which leads back to it", t.nodes[n].id, t.nodes[n].parent)
 		return []Finding{t.doc.finding(t.format, Cycle, t.nodes[n].line, what, t.relink(n))}
+	}
+	if out := t.strayed(); len(out) > 0 {
+		return out
 	}
 	var out []Finding
 	onWay := map[int]bool{}

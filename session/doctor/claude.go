@@ -275,7 +275,10 @@ func (c *claude) structure() []Finding {
 			if out = append(out, shape...); len(shape) > 0 || !r.bad {
 				continue
 			}
-			out = append(out, c.doc.finding(Claude, WrongShape, i, "a record whose fields are not what they should be", func(p *plan) { p.drop(i) }))
+			out = append(out, c.doc.finding(Claude, WrongShape, i, "a record without what its type needs, so that nothing of it can be sent", func(p *plan) { p.drop(i) }))
+		case !r.talks() && r.Message != nil && (r.Message.Role == "user" || r.Message.Role == "assistant") && r.Parent != nil && r.UUID != "" && r.Type != "progress":
+			out = append(out, c.doc.finding(Claude, WrongShape, i, fmt.Sprintf("a message whose type is %q", r.Type), func(p *plan) { p.set(i, "/type", quote(r.Message.Role)) }))
+			out[len(out)-1].Repair = "its type becomes that of who said it"
 		case r.talks() && r.UUID == "":
 			out = append(out, c.doc.finding(Claude, WrongShape, i, "a message without uuid", func(p *plan) {
 				p.set(i, "/uuid", quote(c.tree.newID("uuid", i)))

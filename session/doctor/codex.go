@@ -295,7 +295,7 @@ func (c *codex) structure() []Finding {
 			if out = append(out, shape...); len(shape) > 0 {
 				continue
 			}
-			out = append(out, c.doc.finding(Codex, WrongShape, i, "a record whose fields are not what they should be", func(p *plan) { p.drop(i) }))
+			out = append(out, c.doc.finding(Codex, WrongShape, i, "a record without what its type needs, so that nothing of it can be sent", func(p *plan) { p.drop(i) }))
 		}
 	}
 	if len(out) > 0 {

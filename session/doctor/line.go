@@ -176,10 +176,23 @@ func salvage(text []byte, format Format) [][]byte {
 
 // lines looks at the bytes of each line.
 func (x *examiner) lines(f *File) {
-	for i, l := range x.doc.lines {
-		if !l.whole {
-			x.line(f, i, l)
+	for i := 0; i < len(x.doc.lines); i++ {
+		l := x.doc.lines[i]
+		if l.whole {
+			continue
 		}
+		if more, record := x.spread(f.Format, i); more > 0 {
+			x.find(TornLine, nil, i, func(p *plan) {
+				p.replace(i, record)
+				for k := range more {
+					p.drop(i + 1 + k)
+				}
+			}, "a record that is spread over %d lines", more+1)
+			x.found[len(x.found)-1].Repair = "it becomes one line again"
+			i += more
+			continue
+		}
+		x.line(f, i, l)
 	}
 	if n := len(x.doc.lines) - 1; n >= 0 && !bytes.HasSuffix(x.doc.lines[n].raw, []byte("\n")) && len(x.found) == 0 {
 		x.find(NoLineEnd, nil, n, func(p *plan) { p.replace(n, x.doc.lines[n].text()) }, "the last line has no line break")
@@ -199,6 +212,10 @@ func (x *examiner) line(f *File, i int, l *line) {
 		fault = TornLine
 		if records = salvage(m.text, f.Format); len(records) > 0 {
 			fault = FusedLine
+		} else if closed := closeRecord(m.text, f.Format); closed != nil {
+			x.find(TornLine, nil, i, func(p *plan) { p.replace(i, closed) }, "a record that lacks only its last brackets")
+			x.found[len(x.found)-1].Repair = "the brackets are added"
+			return
 		}
 	} else if f.Format == Daruma && !checksumFits(text) {
 		fault = WrongChecksum
@@ -263,4 +280,57 @@ func isRecord(object []byte, format Format) bool {
 		}
 	}
 	return true
+}
+
+// spread reads a record that stands on several lines, as editors and bare line
+// breaks leave it: how many lines follow the first, and the record.
+func (x *examiner) spread(format Format, i int) (more int, record []byte) {
+	const mostLines, mostBytes, mostTries = 4000, 8 << 20, 64
+	text := x.doc.lines[i].text()
+	if trimmed := bytes.TrimSpace(text); len(trimmed) == 0 || trimmed[0] != '{' || isObject(mendBytes(text).text) {
+		return 0, nil
+	}
+	joined := slices.Clone(text)
+	for k, tries := 1, 0; k < mostLines && i+k < len(x.doc.lines) && len(joined) < mostBytes && tries < mostTries; k++ {
+		next := x.doc.lines[i+k].text()
+		if isObject(next) && isRecord(next, format) {
+			return 0, nil
+		}
+		joined = append(append(joined, '\n'), next...)
+		if end := bytes.TrimRight(next, " \t"); len(end) == 0 || end[len(end)-1] != '}' || len(end) > 1 && isSpace(next[0]) {
+			continue
+		}
+		tries++
+		whole := mendBytes(joined).text
+		if isObject(whole) && isRecord(whole, format) {
+			value := jsontext.Value(bytes.TrimSpace(whole))
+			if value.Compact(lax) != nil {
+				return 0, nil
+			}
+			return k, value
+		}
+	}
+	return 0, nil
+}
+
+// closeRecord adds the brackets that a record lacks when nothing else is missing.
+func closeRecord(text []byte, format Format) []byte {
+	if text = bytes.TrimSpace(text); len(text) == 0 || text[0] != '{' {
+		return nil
+	}
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text), lax)
+	for {
+		if _, err := dec.ReadToken(); err != nil {
+			break
+		}
+	}
+	closed := slices.Clone(text)
+	for depth := dec.StackDepth(); depth > 0; depth-- {
+		kind, _ := dec.StackIndex(depth)
+		closed = append(closed, map[jsontext.Kind]byte{'{': '}', '[': ']'}[kind])
+	}
+	if len(closed) == len(text) || !isObject(closed) || !isRecord(closed, format) {
+		return nil
+	}
+	return closed
 }

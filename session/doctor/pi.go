@@ -266,12 +266,18 @@ func (c *pi) structure() []Finding {
 			}
 		}
 		switch {
+		case !r.bad && r.Message != nil && r.Type != "message":
+			out = append(out, c.doc.finding(Pi, WrongShape, i, fmt.Sprintf("a message whose type is %q", r.Type), func(p *plan) { p.set(i, "/type", quote("message")) }))
+			out[len(out)-1].Repair = "its type becomes message"
+		case !r.bad && r.Type == "message" && !piRoles[r.Message.Role] && r.role() != "":
+			out = append(out, c.doc.finding(Pi, WrongRole, i, fmt.Sprintf("a message with the role %q", r.Message.Role),
+				func(p *plan) { p.set(i, "/message/role", quote(r.role())) }))
 		case r.Type == "message" && r.ID == "" && !r.bad:
 			out = append(out, c.doc.finding(Pi, WrongShape, i, "a message without id", func(p *plan) { c.adopt(p, i) }))
 			f := &out[len(out)-1]
 			f.Repair = "it gets the id that the next record hangs on, or a new one; what it says stays"
 		case r.bad || r.ID == "" && r.Type != "session":
-			what := "a record whose fields are not what they should be"
+			what := "a record without what its type needs, so that nothing of it can be sent"
 			out = append(out, c.doc.finding(Pi, WrongShape, i, what, func(p *plan) { p.drop(i) }))
 		}
 	}
@@ -285,6 +291,25 @@ func (c *pi) structure() []Finding {
 		return out
 	}
 	return c.brokenCompaction()
+}
+
+var piRoles = map[string]bool{
+	"system": true, "user": true, "custom": true, "assistant": true, "toolResult": true, "bashExecution": true,
+	"branchSummary": true, "compactionSummary": true,
+}
+
+// role tells by what a message holds who said it; nothing when it is empty.
+func (r *piRecord) role() string {
+	calls := slices.ContainsFunc(r.blocks, func(b message.Block) bool { return b.Type == message.ToolUse || b.Type == message.Thinking })
+	switch {
+	case r.Message.CallID != "":
+		return "toolResult"
+	case calls || r.Message.API != "" || r.Message.Stop != "":
+		return "assistant"
+	case len(r.blocks) > 0 && r.Message.Sections.Dir == "":
+		return "user"
+	}
+	return ""
 }
 
 // adopt gives a message without id its place: the id that a record behind it

@@ -291,10 +291,38 @@ func (c *claude) structure() []Finding {
 				func(p *plan) { p.set(i, "/message/role", quote(r.Type)) }))
 		}
 	}
+	out = append(out, c.cacheMarks()...)
 	if len(out) == 0 {
 		out = c.tree.faults(len(c.tree.nodes) - 1)
 	}
 	return append(out, c.brokenCompaction()...)
+}
+
+// mostMarks is how many marks of the cache a request can carry.
+const mostMarks = 4
+
+// cacheMarks finds marks that were stored with blocks: Claude Code sets its own
+// when it sends, and thinking cannot have one.
+func (c *claude) cacheMarks() []Finding {
+	var out []Finding
+	refused := false
+	marks := 0
+	for n, r := range c.recs {
+		line := c.tree.nodes[n].line
+		if !c.sent(n) || !r.list || !bytes.Contains(c.doc.lines[line].raw, []byte(`"cache_control"`)) {
+			continue
+		}
+		for _, path := range spread(c.doc.lines[line].text(), "/message/content/*/cache_control") {
+			marks++
+			k := slices.Index(spread(c.doc.lines[line].text(), "/message/content/*/type"), strings.TrimSuffix(path, "cache_control")+"type")
+			refused = refused || k >= 0 && k < len(r.blocks) && strings.HasSuffix(string(r.blocks[k].Type), "thinking")
+			out = append(out, c.doc.finding(Claude, CacheMark, line, "a block with cache_control", func(p *plan) { p.cut(line, path) }))
+		}
+	}
+	if marks <= mostMarks && !refused {
+		return nil
+	}
+	return out
 }
 
 func (c *claude) lastBefore(line int) string {

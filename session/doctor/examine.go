@@ -161,6 +161,8 @@ func (x *examiner) thinking(e *entry, b *message.Block, at place, remove func(*p
 		x.find(RefusedThinking, e, at.line, remove, "thinking that is to be left out")
 	case b.Type == message.Thinking && b.Signature == "":
 		x.find(Unsigned, e, at.line, remove, "thinking without a signature")
+	case b.Type == message.RedactedThinking && b.Data == "":
+		x.find(Altered, e, at.line, remove, "hidden thinking without its data")
 	case b.Type == message.Thinking && x.altered(b.Signature):
 		x.find(Altered, e, at.line, remove, "the signature of a thinking block is not whole")
 	case signer(b.Signature) != "" && b.Model != "" && !sameModel(signer(b.Signature), b.Model):
@@ -224,7 +226,7 @@ func (x *examiner) thinkingLast(i int) {
 		if e.msg.Role != message.Assistant || b.Type != message.Thinking && b.Type != message.RedactedThinking {
 			return
 		}
-		if b.Type == message.Thinking && b.Signature == "" || x.strip {
+		if b.Type == message.Thinking && b.Signature == "" || b.Type == message.RedactedThinking && b.Data == "" || x.strip {
 			continue // it goes anyhow
 		}
 		mend := x.unlessForeign(at.line, func(p *plan) {

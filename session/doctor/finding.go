@@ -57,6 +57,7 @@ const (
 	ManyMedia       Rule = "too_many_media"
 	LargeText       Rule = "oversize_text"
 	LargeSession    Rule = "oversize_session"
+	CacheMark       Rule = "too_many_cache_marks"
 	ErrorAsAnswer   Rule = "error_as_answer"
 
 	DuplicateCall   Rule = "duplicate_call_id"

@@ -79,7 +79,9 @@ var rules = map[Rule]about{
 	ManyMedia:      {Breaks, "too many media", "the API answers 400: too much media", nil, "the oldest become texts that say what was there"},
 	LargeText:      {Breaks, "texts larger than a context window", "the API answers 400: prompt is too long, and compaction cannot help", nil, "beginning and end are kept, with the number of characters between; the original keeps the whole"},
 	LargeSession:   {Risky, "a conversation larger than a context window", "the API answers 400: prompt is too long; agents compact first if they can", nil, ""},
-	ErrorAsAnswer:  {Risky, "error messages stored as the model's words", "the error is sent to the model as if it had said so", nil, "the record is marked as what it is, or left out, and no longer sent"},
+	CacheMark: {Breaks, "marks of the cache that cannot be sent", "the API answers 400: a maximum of 4 blocks with cache_control may be provided, and none with thinking", nil,
+		"the stored marks are taken out; the agent sets its own"},
+	ErrorAsAnswer: {Risky, "error messages stored as the model's words", "the error is sent to the model as if it had said so", nil, "the record is marked as what it is, or left out, and no longer sent"},
 
 	DuplicateCall: {Breaks, "call ids that are used twice", "the API answers 400: tool_use ids must be unique", map[Format]string{
 		Codex: "Codex sends both",

@@ -18,6 +18,9 @@ type shape []struct {
 	kind jsontext.Kind
 }
 
+// words is the kind of what may be a text or a list of blocks.
+const words jsontext.Kind = 'w'
+
 var shapes = map[Format]shape{
 	Claude: {
 		{"/type", '"'}, {"/subtype", '"'}, {"/uuid", '"'}, {"/parentUuid", '"'}, {"/logicalParentUuid", '"'}, {"/leafUuid", '"'},
@@ -26,6 +29,7 @@ var shapes = map[Format]shape{
 		{"/compactMetadata", '{'}, {"/compactMetadata/preservedMessages", '{'},
 		{"/compactMetadata/preservedMessages/anchorUuid", '"'}, {"/compactMetadata/preservedMessages/uuids", '['},
 		{"/compactMetadata/preservedMessages/uuids/*", '"'},
+		{"/message/content", words}, {"/message/content/*/content", words},
 		{"/message/content/*", '{'}, {"/message/content/*/type", '"'}, {"/message/content/*/text", '"'}, {"/message/content/*/thinking", '"'},
 		{"/message/content/*/signature", '"'}, {"/message/content/*/data", '"'}, {"/message/content/*/id", '"'}, {"/message/content/*/name", '"'},
 		{"/message/content/*/tool_use_id", '"'}, {"/message/content/*/is_error", 't'}, {"/message/content/*/title", '"'}, {"/message/content/*/source", '{'},
@@ -107,6 +111,8 @@ func fits(value []byte, kind jsontext.Kind) bool {
 	switch {
 	case kind == '{' || kind == '[':
 		return got == kind
+	case kind == words:
+		return got == '"' || got == '[' || got == 'n'
 	case got == 'f':
 		got = 't'
 	case got == 'n': // stands for a member that is missing
@@ -121,6 +127,10 @@ func fits(value []byte, kind jsontext.Kind) bool {
 func reshaped(value []byte, kind jsontext.Kind, format Format) []byte {
 	got := jsontext.Value(value).Kind()
 	switch {
+	case kind == words && got == '{' && bytes.Contains(value, []byte(`"type"`)):
+		return append(append([]byte{'['}, value...), ']')
+	case kind == words:
+		return quote(string(value))
 	case kind == '"' && (got == '0' || got == 't' || got == 'f'):
 		return quote(string(value))
 	case kind == '"' && (got == '[' || got == '{'):
@@ -145,6 +155,8 @@ func kindName(kind jsontext.Kind) string {
 	switch kind {
 	case '"':
 		return "a text"
+	case words:
+		return "a text or a list"
 	case '0':
 		return "a whole number"
 	case 't', 'f':

@@ -35,6 +35,9 @@ func wireBlock(raw jsontext.Value, model string) message.Block {
 	if json.Unmarshal(raw, &w, lax) != nil || w.Type == "" {
 		return message.Block{Raw: raw.Clone()}
 	}
+	if w.Type == string(message.ToolResult) && !fits(w.Content, words) && len(w.Content) > 0 {
+		return message.Block{Raw: raw.Clone()}
+	}
 	b := message.Block{Type: message.BlockType(w.Type), Model: model}
 	switch b.Type {
 	case message.Text:

@@ -181,11 +181,12 @@ func (x *examiner) lines(f *File) {
 		if l.whole {
 			continue
 		}
+		first := i // i goes on
 		if more, record := x.spread(f.Format, i); more > 0 {
 			x.find(TornLine, nil, i, func(p *plan) {
-				p.replace(i, record)
+				p.replace(first, record)
 				for k := range more {
-					p.drop(i + 1 + k)
+					p.drop(first + 1 + k)
 				}
 			}, "a record that is spread over %d lines", more+1)
 			x.found[len(x.found)-1].Repair = "it becomes one line again"
@@ -291,13 +292,15 @@ func (x *examiner) spread(format Format, i int) (more int, record []byte) {
 		return 0, nil
 	}
 	joined := slices.Clone(text)
+	open := bytes.Count(text, []byte{'{'}) - bytes.Count(text, []byte{'}'}) // about: texts may hold some
 	for k, tries := 1, 0; k < mostLines && i+k < len(x.doc.lines) && len(joined) < mostBytes && tries < mostTries; k++ {
 		next := x.doc.lines[i+k].text()
 		if isObject(next) && isRecord(next, format) {
 			return 0, nil
 		}
 		joined = append(append(joined, '\n'), next...)
-		if end := bytes.TrimRight(next, " \t"); len(end) == 0 || end[len(end)-1] != '}' || len(end) > 1 && isSpace(next[0]) {
+		open += bytes.Count(next, []byte{'{'}) - bytes.Count(next, []byte{'}'})
+		if !bytes.HasSuffix(bytes.TrimRight(next, " \t"), []byte{'}'}) || open > 0 && tries > mostTries/2 {
 			continue
 		}
 		tries++

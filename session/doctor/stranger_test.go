@@ -1,0 +1,136 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/daruma-agent/daruma/message"
+)
+
+// strange are files as strangers break them. Each is found, healed, and keeps
+// all words that are not part of what was broken.
+var strange = []struct {
+	name    string
+	rule    Rule
+	formats []Format
+	lost    int // texts that nobody can bring back
+	breakIt func(b *broken)
+}{
+	{"only the last bracket is missing", TornLine, all, 0, func(b *broken) {
+		b.lines[b.spots.final] = strings.TrimSuffix(b.lines[b.spots.final], "}")
+	}},
+	{"a record spread over lines", TornLine, all, 0, func(b *broken) {
+		b.lines[b.spots.final] = strings.ReplaceAll(b.lines[b.spots.final], `,"`, ",\n  \"")
+	}},
+	{"pieces of a torn record are no records", FusedLine, []Format{Claude, Pi}, 2, func(b *broken) {
+		line := b.lines[b.spots.call]
+		b.lines[b.spots.call] = line[:len(line)-9] + b.lines[b.spots.result]
+		b.lines = slices.Delete(b.lines, b.spots.result, b.spots.result+1)
+	}},
+	{"a name of a tool that the API refuses", BadToolName, all, 0, func(b *broken) {
+		b.set(b.spots.call, paths[b.format].call+"/name", `"files.read it"`)
+	}},
+	{"a call without a name", BadToolName, all, 0, func(b *broken) { b.set(b.spots.call, paths[b.format].call+"/name", `""`) }},
+	{"a model that is a number", WrongShape, []Format{Claude, Pi}, 0, func(b *broken) { b.set(b.spots.prompt, "/message/model", `7`) }},
+	{"a flag that is a text", WrongShape, []Format{Claude, Pi}, 0, func(b *broken) {
+		b.set(b.spots.result, paths[b.format].result+map[Format]string{Claude: "/is_error", Pi: "/isError"}[b.format], `"false"`)
+	}},
+	{"a time that is a number", WrongShape, []Format{Codex, Pi}, 0, func(b *broken) { b.set(b.spots.final, "/timestamp", `1796033997`) }},
+	{"a number of a run that is a text", WrongShape, []Format{Daruma}, 0, func(b *broken) { b.set(b.spots.final, "/run", `"1"`) }},
+	{"a text without its block", WrongShape, []Format{Claude, Pi}, 0, func(b *broken) {
+		b.set(b.spots.final, paths[b.format].content+"/0", b.get(b.spots.final, paths[b.format].content+"/0/text"))
+	}},
+	{"a block without its list", WrongShape, []Format{Claude}, 0, func(b *broken) {
+		b.set(b.spots.final, "/message/content", b.get(b.spots.final, "/message/content/0"))
+	}},
+	{"a message without id", WrongShape, []Format{Pi}, 0, func(b *broken) { b.splice(b.spots.final, cut, "/id", "") }},
+	{"a message of an unknown type", WrongShape, []Format{Claude, Pi}, 0, func(b *broken) { b.set(b.spots.final, "/type", `"tool"`) }},
+	{"a message without role", WrongRole, []Format{Pi}, 0, func(b *broken) { b.splice(b.spots.result, cut, "/message/role", "") }},
+	{"a root that moved to the end", OutOfOrder, []Format{Claude, Pi}, 0, func(b *broken) {
+		_, parent := b.parentPath()
+		root := slices.IndexFunc(b.lines, func(l string) bool { return strings.Contains(l, `"`+parent[1:]+`":null`) })
+		b.lines = append(slices.Delete(slices.Clone(b.lines), root, root+1), b.lines[root])
+	}},
+	{"all lines in reverse", OutOfOrder, []Format{Claude, Pi}, 0, func(b *broken) { slices.Reverse(b.lines) }},
+	{"a link to the beginning that was lost", WrongFirst, []Format{Claude, Pi}, 0, func(b *broken) {
+		_, parent := b.parentPath()
+		b.set(b.spots.think, parent, `null`)
+	}},
+	{"a block of the user that the API does not know", UnknownBlock, []Format{Claude, Daruma}, 0, func(b *broken) {
+		content := paths[b.format].content
+		if v, _ := locate([]byte(b.lines[b.spots.prompt]), content); b.lines[b.spots.prompt][v.start] == '"' {
+			b.set(b.spots.prompt, content, `[{"type":"text","text":`+b.get(b.spots.prompt, content)+`}]`)
+		}
+		b.splice(b.spots.prompt, follow, content+"/0", `{"type":"hologram","x":1}`)
+	}},
+	{"a call in the result of another", Misplaced, []Format{Claude, Pi}, 1, func(b *broken) {
+		b.set(b.spots.result, paths[b.format].result+"/content", `[{"type":"tool_use","id":"a","name":"b","input":{}}]`)
+	}},
+	{"a call of the server without its result", UnknownBlock, []Format{Claude}, 1, func(b *broken) {
+		b.set(b.spots.said, "/message/content/0", `{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}`)
+	}},
+	{"words behind the first of several results", DisplacedResult, []Format{Claude}, 0, func(b *broken) {
+		b.splice(b.spots.results[1], follow, "/message/content/0", `{"type":"text","text":"and this"}`)
+		b.splice(b.spots.results[2], follow, "/message/content/0", `{"type":"text","text":"and that"}`)
+	}},
+	{"hidden thinking without data", Altered, []Format{Claude, Daruma}, 0, func(b *broken) {
+		b.set(b.spots.think, paths[b.format].think, `{"type":"redacted_thinking","data":""}`)
+	}},
+	{"marks of the cache", CacheMark, []Format{Claude}, 0, func(b *broken) {
+		for _, line := range append(slices.Clone(b.spots.results), b.spots.said, b.spots.final) {
+			b.set(line, "/message/content/0/cache_control", `{"type":"ephemeral"}`)
+		}
+	}},
+	{"a mark on thinking", CacheMark, []Format{Claude}, 0, func(b *broken) {
+		b.set(b.spots.think, "/message/content/0/cache_control", `{"type":"ephemeral"}`)
+	}},
+}
+
+func TestStrangers(t *testing.T) {
+	for _, s := range strange {
+		for _, format := range s.formats {
+			t.Run(fmt.Sprint(s.name, " ", format), func(t *testing.T) {
+				b := &broken{t: t, format: format, lines: everyday(t, format), spots: spots[format]}
+				before := said(open(t, "s.jsonl", b.data()).Conversation())
+				s.breakIt(b)
+				f := open(t, "s.jsonl", b.data())
+				if r := f.Report(); r.Sound || !r.Healable || !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Rule == s.rule }) {
+					t.Fatalf("%s\n%s", r, f.Diff())
+				}
+				mustBeSound(t, f)
+				after := strings.Join(said(f.Healed()), "\n")
+				lost := slices.DeleteFunc(before, func(text string) bool { return strings.Contains(after, text) })
+				if len(lost) > s.lost {
+					t.Errorf("lost: %q\n%s\n%s", lost, f.Report(), f.Diff())
+				}
+			})
+		}
+	}
+}
+
+// said is what was said in a conversation, but for thinking.
+func said(c Conversation) []string {
+	var out []string
+	for _, m := range c.Messages {
+		for i := range m.Blocks {
+			if b := &m.Blocks[i]; b.Type == message.Text || b.Type == message.ToolResult {
+				out = append(out, b.PlainText())
+			}
+		}
+	}
+	return out
+}
+
+// TestNothingIsLeft holds that a file without a whole record is not healed to
+// an empty one that passes for a session.
+func TestNothingIsLeft(t *testing.T) {
+	for _, format := range all {
+		line := everyday(t, format)[spots[format].prompt]
+		f := open(t, "s.jsonl", []byte(line[:len(line)/2]))
+		if r := f.Report(); r.Sound || r.Healable || !strings.Contains(r.String(), "nothing is left") {
+			t.Errorf("%s: %s", format, r)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -91,11 +92,13 @@ func check(w *world, f *doctor.File, o checkOptions) error {
 	sound := report.Sound
 	if o.fix && f.Diff() != "" {
 		var err error
-		if out.Healed, err = f.HealTo(cmp.Or(o.out, f.HealedPath())); err != nil {
+		if out.Healed, err = f.HealTo(cmp.Or(o.out, f.HealedPath())); err != nil && !errors.Is(err, doctor.ErrNothingLeft) {
 			return fail(exitConfig, "name another place with --out", "the healed copy cannot be written: %v", err)
 		}
-		copied, err := doctor.Open(out.Healed)
-		sound = err == nil && copied.Report().Sound
+		if err == nil {
+			copied, err := doctor.Open(out.Healed)
+			sound = err == nil && copied.Report().Sound
+		}
 	}
 	if err := printChecked(w, out, o); err != nil {
 		return err
@@ -122,8 +125,10 @@ func printChecked(w *world, out checked, o checkOptions) error {
 		text += fmt.Sprintf("\nThe healed copy: %s\nGo on with it: %s\n", out.Healed, resumeCommand(strings.TrimSuffix(filepath.Base(out.Healed), ".jsonl")))
 	case out.Healed != "":
 		text += fmt.Sprintf("\nThe healed copy: %s\n", out.Healed)
-	case o.fix:
+	case o.fix && out.Sound:
 		text += "\nNothing was written: there is nothing to heal.\n"
+	case o.fix:
+		text += "\nNothing was written: there is nothing left to heal.\n"
 	}
 	_, err := fmt.Fprint(w.Stdout, text)
 	return written(err)

@@ -60,6 +60,10 @@ func (c *claude) setMediaType(p *plan, at place, _ *message.Media, kind string) 
 	p.set(at.line, at.path+"/source/media_type", quote(kind))
 }
 
+func (c *claude) setMediaData(p *plan, at place, _ *message.Media, data string) {
+	p.set(at.line, at.path+"/source/data", quote(data))
+}
+
 // written is a record that healing adds. It carries what the records around
 // it carry.
 type written struct {

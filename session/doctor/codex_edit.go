@@ -93,6 +93,14 @@ func (c *codex) setMediaType(p *plan, at place, m *message.Media, kind string) {
 	p.set(at.line, at.path+"/image_url", quote("data:"+kind+";base64,"+m.Data))
 }
 
+func (c *codex) setMediaData(p *plan, at place, m *message.Media, data string) {
+	name := "/image_url"
+	if rawAt(c.doc, place{line: at.line, path: at.path + name}) == nil {
+		name = "/file_data"
+	}
+	p.set(at.line, at.path+name, quote("data:"+m.Type+";base64,"+data))
+}
+
 // answer puts each output directly behind its call, and behind the calls that
 // were made together with it.
 func (c *codex) answer(p *plan, i int, results []result) {

@@ -452,6 +452,10 @@ func (c *journal) setMediaType(p *plan, at place, _ *message.Media, kind string)
 	p.set(at.line, at.path+"/media/type", quote(kind))
 }
 
+func (c *journal) setMediaData(p *plan, at place, _ *message.Media, data string) {
+	p.set(at.line, at.path+"/media/data", quote(data))
+}
+
 func (c *journal) unsay(p *plan, e *entry) {
 	if len(e.at) > 0 {
 		p.set(e.line(), strings.TrimSuffix(e.at[0].list, "/blocks")+"/failure", []byte(`{"kind":"unknown"}`))

@@ -397,6 +397,10 @@ func (x *examiner) medium(e *entry, b *message.Block, at place, media *surplus) 
 	case fault != nil && fault.rule == WrongMediaType:
 		mend := x.unlessForeign(at.line, func(p *plan) { x.patient.setMediaType(p, at, b.Media, fault.kind) })
 		x.find(WrongMediaType, e, at.line, mend, "%s %s", article(b.Type), fault.why)
+	case fault != nil && fault.data != "":
+		mend := x.unlessForeign(at.line, func(p *plan) { x.patient.setMediaData(p, at, b.Media, fault.data) })
+		x.find(fault.rule, e, at.line, mend, "%s %s", article(b.Type), fault.why)
+		x.found[len(x.found)-1].Repair = "it is written as the API takes it, with the same content"
 	case fault != nil:
 		x.find(fault.rule, e, at.line, note(fault.why), "%s %s", article(b.Type), fault.why)
 	case over:

@@ -141,6 +141,9 @@ func (f *File) Heal(w io.Writer) error {
 	return nil
 }
 
+// ErrNothingLeft says that no record of a file is whole: no copy is written.
+var ErrNothingLeft = errors.New("no record of the file is whole, so nothing is left to go on with")
+
 // HealedPath is where [File.HealTo] writes when it is given no path: beside
 // the original, as NAME.healed.jsonl.
 func (f *File) HealedPath() string {
@@ -153,6 +156,9 @@ func (f *File) HealedPath() string {
 func (f *File) HealTo(path string) (string, error) {
 	if path == "" {
 		path = f.HealedPath()
+	}
+	if len(f.cure().doc.lines) == 0 {
+		return "", fmt.Errorf("write healed session: %w", ErrNothingLeft)
 	}
 	if same(path, f.Path) {
 		return "", fmt.Errorf("write healed session: %s is the original, which is never touched; give another path", path)

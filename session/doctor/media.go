@@ -33,6 +33,7 @@ type mediaFault struct {
 	rule Rule
 	why  string // follows "the image "
 	kind string // WrongMediaType: what it is
+	data string // BrokenMedia: the same medium in base64 as the API takes it
 }
 
 // inspect looks into the bytes of m, and notes its size in it.
@@ -44,6 +45,9 @@ func inspect(m *message.Media, document bool) *mediaFault {
 		return nil // stored elsewhere: nothing to look at
 	case m.Data == "":
 		return &mediaFault{rule: BrokenMedia, why: "is empty"}
+	}
+	if data := plainBase64(m.Data); data != m.Data {
+		return &mediaFault{rule: BrokenMedia, why: "is written in base64 that the API does not take", data: data}
 	}
 	data, err := base64.StdEncoding.DecodeString(m.Data)
 	switch {
@@ -57,6 +61,31 @@ func inspect(m *message.Media, document bool) *mediaFault {
 		return inspectPDF(m, data)
 	}
 	return inspectImage(m, data)
+}
+
+var otherBase64 = strings.NewReplacer("\n", "", "\r", "", " ", "", "-", "+", "_", "/")
+
+// plainBase64 writes base64 with line breaks, in the alphabet of URLs, without
+// its padding or behind the head of a data URL as the API takes it. What is no
+// base64 at all stays as it is.
+func plainBase64(data string) string {
+	out := data
+	if strings.HasPrefix(out, "data:") {
+		_, out, _ = strings.Cut(out, ";base64,")
+	}
+	if strings.ContainsAny(out, "\n\r -_") {
+		out = otherBase64.Replace(out)
+	}
+	if !strings.HasSuffix(out, "=") && len(out)%4 > 1 {
+		out += "=="[:4-len(out)%4]
+	}
+	if out == data {
+		return data
+	}
+	if _, err := base64.StdEncoding.DecodeString(out); err != nil || out == "" {
+		return data
+	}
+	return out
 }
 
 func inspectImage(m *message.Media, data []byte) *mediaFault {

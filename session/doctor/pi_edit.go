@@ -56,6 +56,10 @@ func (c *pi) setMediaType(p *plan, at place, _ *message.Media, kind string) {
 	p.set(at.line, at.path+"/mimeType", quote(kind))
 }
 
+func (c *pi) setMediaData(p *plan, at place, _ *message.Media, data string) {
+	p.set(at.line, at.path+"/data", quote(data))
+}
+
 // answer puts results into the thread behind the record of the calls; what
 // followed that record follows the last of them.
 func (c *pi) answer(p *plan, i int, results []result) {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -129,8 +130,27 @@ func TestNothingIsLeft(t *testing.T) {
 	for _, format := range all {
 		line := everyday(t, format)[spots[format].prompt]
 		f := open(t, "s.jsonl", []byte(line[:len(line)/2]))
+		if _, err := f.HealTo(t.TempDir() + "/out.jsonl"); !errors.Is(err, ErrNothingLeft) {
+			t.Errorf("%s: %v", format, err)
+		}
 		if r := f.Report(); r.Sound || r.Healable || !strings.Contains(r.String(), "nothing is left") {
 			t.Errorf("%s: %s", format, r)
+		}
+	}
+}
+
+// TestBase64IsRewritten holds that an image in another base64 is kept.
+func TestBase64IsRewritten(t *testing.T) {
+	for _, data := range []string{pixel[:40] + "\n" + pixel[40:], "data:image/png;base64," + pixel, strings.NewReplacer("+", "-", "/", "_").Replace(strings.TrimRight(pixel, "="))} {
+		if data == pixel {
+			continue
+		}
+		b := &broken{t: t, format: Claude, lines: everyday(t, Claude), spots: spots[Claude]}
+		b.set(b.spots.result, "/message/content/0/content",
+			`[{"type":"image","source":{"type":"base64","media_type":"image/png","data":`+string(quote(data))+`}}]`)
+		mustHeal(t, b.data(), BrokenMedia)
+		if out := string(healed(t, open(t, "s.jsonl", b.data()))); !strings.Contains(out, `"`+pixel+`"`) {
+			t.Errorf("the image did not stay: %.60s", data)
 		}
 	}
 }

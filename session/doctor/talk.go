@@ -74,6 +74,7 @@ type patient interface {
 	setInput(p *plan, at place, in jsontext.Value)
 	setContent(p *plan, at place, text string) // of a result
 	setMediaType(p *plan, at place, m *message.Media, kind string)
+	setMediaData(p *plan, at place, m *message.Media, data string)
 	// answer puts results directly behind the calls of entry i.
 	answer(p *plan, i int, results []result)
 	// begin puts a first message of the user before the conversation.

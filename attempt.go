@@ -33,6 +33,7 @@ type attempt struct {
 	failure  *failure.Error // nil when the answer is whole
 	handover bool           // another model is due
 	later    time.Duration  // when trying again is worth it, if anyone said so
+	budget   loop.Budget    // that another try would exceed
 	aborted  bool
 	early    early
 	began    time.Time

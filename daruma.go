@@ -113,11 +113,11 @@ type Config struct {
 
 	parent string // session of the agent above this one …
 	depth  int    // … at which level it is …
-	purse  *purse // … and the money of all of them
+	purse  *purse // … and what all of them used
 }
 
-// RecoveryBudget is what may be lost to failures in one run; zero means no
-// limit of its own.
+// RecoveryBudget is what may be lost to failures in one run, its sub-agents
+// included; zero means no limit of its own.
 type RecoveryBudget struct {
 	USD    float64       // of attempts that were taken back
 	Tokens int           // output tokens of them

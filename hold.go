@@ -45,7 +45,7 @@ func (r *run) pass(t *gate.Ticket, req *model.Request) (held *failure.Error, ok 
 			}, true
 		}
 		if h.For < quietHold && record == nil {
-			r.waited += h.For
+			r.await(h.For)
 			if !r.pause(h.For) {
 				return nil, false
 			}
@@ -58,7 +58,7 @@ func (r *run) pass(t *gate.Ticket, req *model.Request) (held *failure.Error, ok 
 			})
 		}
 		record.NextAt = time.Now().Add(h.For).UTC()
-		r.waited += h.For
+		r.await(h.For)
 		if !r.wait(h.For, record) {
 			return nil, false
 		}
@@ -70,6 +70,13 @@ func (r *run) pass(t *gate.Ticket, req *model.Request) (held *failure.Error, ok 
 // quietHold is a hold that nobody notices: it only spaces requests, so it is
 // neither told nor counted as a way back.
 const quietHold = 250 * time.Millisecond
+
+// await counts a wait before it begins.
+func (r *run) await(d time.Duration) {
+	r.waited += d
+	r.bill.purse.lose(0, 0, d-r.reserved)
+	r.reserved = 0
+}
 
 // pause sleeps; it reports false when the run ended meanwhile.
 func (r *run) pause(d time.Duration) bool {

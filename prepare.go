@@ -159,16 +159,19 @@ func (r *run) measure(step loop.Step) loop.Outcome {
 }
 
 // spentUp names the budget that is used up: of the run, or of what failures may
-// cost it.
-func (r *run) spentUp() loop.Budget {
+// cost it. Agents that work for it share both.
+func (r *run) spentUp() loop.Budget { return r.cfg.exceeded(r.bill.purse.used()) }
+
+// exceeded names the budget that usd, and lost of it to failures, use up.
+func (c *Config) exceeded(usd float64, lost RecoveryBudget) loop.Budget {
 	over := func(used, limit float64) bool { return limit > 0 && used >= limit }
-	b, lost := &r.bill, r.cfg.Recovery
+	most := c.Recovery
 	switch {
-	case over(b.purse.paid(), r.cfg.MaxUSD), over(b.waste.USD, lost.USD):
+	case over(usd, c.MaxUSD), over(lost.USD, most.USD):
 		return loop.Money
-	case over(float64(b.waste.Usage.Output), float64(lost.Tokens)):
+	case over(float64(lost.Tokens), float64(most.Tokens)):
 		return loop.Tokens
-	case over(float64(b.lost+r.waited), float64(lost.Time)):
+	case over(float64(lost.Time), float64(most.Time)):
 		return loop.Time
 	}
 	return loop.NoBudget

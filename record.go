@@ -152,8 +152,7 @@ func brief(s string) string {
 type bill struct {
 	total, waste session.Total
 	api          time.Duration
-	purse        *purse        // of the run and of all agents below it
-	lost         time.Duration // of api: in attempts that were taken back
+	purse        *purse // of the run and of all agents below it
 }
 
 func (b *bill) useful(t *attempt) {
@@ -171,9 +170,10 @@ func (b *bill) child(d *Delegated) {
 func (b *bill) wasted(t *attempt) {
 	b.add(&b.total, t)
 	b.add(&b.waste, t)
-	b.purse.pay(t.spent().USD)
+	s := t.spent()
+	b.purse.pay(s.USD)
+	b.purse.lose(s.USD, s.Usage.Output, t.took)
 	b.api += t.took
-	b.lost += t.took
 }
 
 func (*bill) add(to *session.Total, t *attempt) {

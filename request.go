@@ -26,6 +26,11 @@ func (r *run) sample() loop.Outcome {
 	if t.aborted {
 		return r.aborted()
 	}
+	if t.budget != loop.NoBudget {
+		r.pending = nil
+		r.retract(t, string(t.failure.Kind))
+		return loop.Outcome{Kind: loop.BudgetReached, Budget: t.budget}
+	}
 	o := t.outcome(keepText)
 	o.Full = o.Kind == loop.Truncated && r.full(t)
 	return o
@@ -72,13 +77,14 @@ func (r *run) request(build func() *model.Request, show bool) *attempt {
 		}
 		var v retry.Verdict
 		tries, v = retry.Next(r.policy, tries, r.facts(t))
+		v = r.afford(v, t)
 		if v.Do == retry.Ask {
 			v = r.askAboutWait(v, t)
 		}
 		if !v.Do.Ends() {
 			v = r.heedRetry(v, t)
 		}
-		if v.Do.Ends() {
+		if v = r.afford(v, t); v.Do.Ends() {
 			t.end(v)
 			r.once = v.Once
 			return t
@@ -93,6 +99,31 @@ func (r *run) request(build func() *model.Request, show bool) *attempt {
 			return nil
 		}
 	}
+}
+
+// afford gives t up where it, and the wait that v wants, would take more than is
+// left of a budget: a wait that cannot end in another try is no use. The wait is
+// taken out of the purse at once, since others may want the same rest.
+func (r *run) afford(v retry.Verdict, t *attempt) retry.Verdict {
+	r.bill.purse.lose(0, 0, -r.reserved)
+	if r.reserved = 0; v.Do.Ends() {
+		return v
+	}
+	wait := time.Duration(0)
+	if v.Do == retry.Wait || v.Do == retry.Ask {
+		wait = v.Min
+	}
+	s := t.spent()
+	t.budget = r.bill.purse.reserve(wait, func(usd float64, lost RecoveryBudget) loop.Budget {
+		lost.USD, lost.Tokens, lost.Time = lost.USD+s.USD, lost.Tokens+s.Usage.Output, lost.Time+t.took+wait
+		return r.cfg.exceeded(usd+s.USD, lost)
+	})
+	if t.budget != loop.NoBudget {
+		v.Do, v.Rule, v.Later = retry.GiveUp, "budget", v.Min
+		return v
+	}
+	r.reserved = wait
+	return v
 }
 
 // cutOffNote tells the model what a command of its own may have done.
@@ -214,7 +245,7 @@ func (r *run) follow(v retry.Verdict, tries *retry.State, record *session.Recove
 		r.Agent.speed = r.speed.After(v, time.Now())
 	case retry.Wait:
 		tries.Waited += record.Delay
-		r.waited += record.Delay
+		r.await(record.Delay)
 		r.wait(record.Delay, record)
 	}
 	return nil

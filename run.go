@@ -60,6 +60,7 @@ type run struct {
 	spentAt      int                  // … output tokens then …
 	lastGain     int                  // … and what the time before had brought
 	waited       time.Duration        // for layer 1, in all requests together
+	reserved     time.Duration        // of the purse, for the wait that comes next
 	instruction  string               // of a compaction that a person asked for …
 	manual       bool                 // … at all
 	askedLimit   bool                 // the wait at the gate was decided about

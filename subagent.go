@@ -382,10 +382,11 @@ func (w *watched) result(end *session.End, id string) tool.Result {
 	return tool.Fail(class, b.String())
 }
 
-// purse is the money of a run and of all agents below it.
+// purse is what a run and all agents below it used of their budgets together.
 type purse struct {
-	mu  sync.Mutex
-	usd float64
+	mu   sync.Mutex
+	usd  float64
+	lost RecoveryBudget // to failures
 }
 
 func (p *purse) pay(usd float64) {
@@ -394,8 +395,29 @@ func (p *purse) pay(usd float64) {
 	p.usd += usd
 }
 
-func (p *purse) paid() float64 {
+// lose counts what a failure cost; its money is paid besides.
+func (p *purse) lose(usd float64, tokens int, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.usd
+	p.lost.USD += usd
+	p.lost.Tokens += tokens
+	p.lost.Time += took
+}
+
+// reserve takes wait out unless judge, told what is used, names a budget that
+// forbids it.
+func (p *purse) reserve(wait time.Duration, judge func(usd float64, lost RecoveryBudget) loop.Budget) loop.Budget {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := judge(p.usd, p.lost)
+	if b == loop.NoBudget {
+		p.lost.Time += wait
+	}
+	return b
+}
+
+func (p *purse) used() (usd float64, lost RecoveryBudget) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.usd, p.lost
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/daruma-agent/daruma"
+	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/model"
 	"github.com/daruma-agent/daruma/session"
@@ -228,5 +229,48 @@ func TestSubAgentsShareTheBudget(t *testing.T) {
 	})}.play(t)
 	if end := p.end(); end.Reason != loop.BudgetExhausted {
 		t.Errorf("the run ended with %s", end.Reason)
+	}
+}
+
+// TestSubAgentsShareWhatFailuresMayCost: side by side they spend one budget of
+// recoveries together, not each the whole of it, and the parent ends with it.
+func TestSubAgentsShareWhatFailuresMayCost(t *testing.T) {
+	const script = `step busy always
+  when purpose subagent
+  status 429
+  header retry-after "2"
+model
+  rule hand-over
+    when purpose main, not results
+    call Agent prompt="TASK-A"
+    call Agent prompt="TASK-B"
+    call Agent prompt="TASK-C"
+  rule done
+    say "All done."
+`
+	p := lab{script: script, config: withAgents(daruma.SubAgents{}, tries(100), func(cfg *daruma.Config) {
+		cfg.Recovery.Time = 20 * time.Second
+	})}.play(t)
+	p.must(t, loop.Completed) // a little is left for it: no wait begins that the rest would not hold
+	// Each wait is two seconds, so nine of them and the first tries of three.
+	if n := len(asked(p, model.SubAgent, modelOf)); n != 9+3 {
+		t.Errorf("%d requests of sub-agents: the waits of three fill a budget of 20 seconds", n)
+	}
+	for _, r := range of[*session.Result](p) {
+		if !strings.Contains(r.Block.PlainText(), "the budget is used up") {
+			t.Errorf("result: %s", r.Block.PlainText())
+		}
+	}
+}
+
+// TestRecoveryBudgetInOneRequest: the tries of one request end with the budget,
+// also where each of them would be allowed, and the failure is shown.
+func TestRecoveryBudgetInOneRequest(t *testing.T) {
+	p := lab{script: "step busy always\n  status 429\n  header retry-after \"4\"\n", config: both(tries(100), func(cfg *daruma.Config) {
+		cfg.Recovery.Time = 10 * time.Second
+	})}.play(t)
+	end := p.must(t, loop.BudgetExhausted)
+	if end.Took != 8*time.Second || end.Failure == nil || end.Failure.Kind != failure.RateLimit || end.NextAt.IsZero() {
+		t.Errorf("after %s: %v, worth it at %s", end.Took, end.Failure, end.NextAt)
 	}
 }

@@ -111,9 +111,10 @@ type Config struct {
 	Servers []session.Server    // MCP servers, for the journal
 	Sandbox string              // what keeps commands in bounds, for the journal
 
-	parent string // session of the agent above this one …
-	depth  int    // … at which level it is …
-	purse  *purse // … and what all of them used
+	parent  string   // session of the agent above this one …
+	depth   int      // … at which level it is …
+	purse   *purse   // … what all of them used …
+	permits *permits // … and what all of them may do
 }
 
 // RecoveryBudget is what may be lost to failures in one run, its sub-agents
@@ -186,6 +187,9 @@ func New(cfg Config) (*Agent, error) {
 	}
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Float64
+	}
+	if cfg.permits == nil {
+		cfg.permits = &permits{policy: cfg.Permission}
 	}
 	a := &Agent{cfg: cfg, core: loop.New(limits(cfg)), alone: cfg.Tools, policy: retry.Default(), history: cfg.History, scale: newScale()}
 	if cfg.SubAgents != nil {

@@ -56,7 +56,7 @@ func (r *run) startEarly(t *attempt, e model.Event) {
 		r.repeats.nowhere(c) > 0 || r.hooked(c) {
 		return
 	}
-	if p := r.cfg.Permission; p != nil && p.Decide(c.Call, access).Behavior != permission.Allow {
+	if p := r.cfg.permits.now(); p != nil && p.Decide(c.Call, access).Behavior != permission.Allow {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(r.base)

@@ -11,7 +11,6 @@ import (
 	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/message"
-	"github.com/daruma-agent/daruma/permission"
 	"github.com/daruma-agent/daruma/session"
 )
 
@@ -198,17 +197,4 @@ func overlap(prev, next string) int {
 		}
 	}
 	return 0
-}
-
-// apply changes the permissions of this agent.
-func (r *run) apply(u permission.Update) {
-	if r.cfg.Permission == nil {
-		return // everything is allowed already
-	}
-	p, err := r.cfg.Permission.Apply(u)
-	if err != nil {
-		r.notice(session.Warning, "the answer holds for this call only: %v", err)
-		return
-	}
-	r.Agent.cfg.Permission = p
 }

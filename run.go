@@ -158,10 +158,10 @@ func (r *run) origin() string {
 }
 
 func (r *run) mode() string {
-	if r.cfg.Permission == nil {
-		return ""
+	if p := r.cfg.permits.now(); p != nil {
+		return string(p.Mode)
 	}
-	return string(r.cfg.Permission.Mode)
+	return ""
 }
 
 func (a *Agent) end(r *run) {

@@ -14,7 +14,6 @@ import (
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/model"
-	"github.com/daruma-agent/daruma/permission"
 	"github.com/daruma-agent/daruma/session"
 	"github.com/daruma-agent/daruma/tool"
 	"github.com/go-json-experiment/json"
@@ -268,15 +267,8 @@ func (r *run) child(id string, in agentInput, place Workplace) (cfg Config, note
 	if cfg.depth >= cmp.Or(subs.Depth, defaultDepth) {
 		cfg.SubAgents = nil
 	}
-	if ask := cfg.Ask; ask != nil {
-		cfg.Ask = func(ctx context.Context, q permission.Question) (permission.Answer, error) {
-			r.children.asking.Lock()
-			defer r.children.asking.Unlock()
-			if ctx.Err() != nil { // it ended while another question was open
-				return permission.Answer{}, context.Cause(ctx)
-			}
-			return ask(ctx, q)
-		}
+	if cfg.Ask != nil {
+		cfg.Ask = r.askedInTurn(cfg.Ask)
 	}
 	switch {
 	case in.Model == "" || in.Model == cfg.Models[0]:

@@ -1,8 +1,11 @@
 package daruma_test
 
 import (
+	"context"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/model"
+	"github.com/daruma-agent/daruma/permission"
 	"github.com/daruma-agent/daruma/session"
 	"github.com/daruma-agent/daruma/tool"
 )
@@ -272,5 +276,55 @@ func TestRecoveryBudgetInOneRequest(t *testing.T) {
 	end := p.must(t, loop.BudgetExhausted)
 	if end.Took != 8*time.Second || end.Failure == nil || end.Failure.Kind != failure.RateLimit || end.NextAt.IsZero() {
 		t.Errorf("after %s: %v, worth it at %s", end.Took, end.Failure, end.NextAt)
+	}
+}
+
+// TestAlwaysHoldsForAll: what a person allows one sub-agent always is asked
+// neither of another one at work, nor of the parent, nor in the next run; what a
+// rule denies is denied to all.
+func TestAlwaysHoldsForAll(t *testing.T) {
+	const script = `model
+  rule work
+    when purpose subagent, not results
+    call Change x=1
+    call Forbidden x=1
+  rule worked
+    when purpose subagent
+    say "Done with it."
+  rule hand-over
+    when purpose main, not called Agent
+    call Agent prompt="TASK-A"
+    call Agent prompt="TASK-B"
+  rule own
+    when purpose main, not called Change
+    call Change x=2
+  rule again
+    when user "Once more", not results
+    call Change x=3
+  rule done
+    say "All done."
+`
+	change := &slow{name: "Change", effect: tool.Unsafe, access: tool.AccessOther}
+	forbidden := &slow{name: "Forbidden", effect: tool.Unsafe, access: tool.AccessOther}
+	var questions atomic.Int32
+	p := lab{script: script, prompts: []string{"Do the task.", "Once more."}, config: withAgents(daruma.SubAgents{}, func(cfg *daruma.Config) {
+		cfg.Tools, _ = tool.NewSet(change, forbidden)
+		deny, _ := permission.ParseRules("Forbidden")
+		always, _ := permission.ParseRules("Change")
+		cfg.Permission = &permission.Policy{Mode: permission.Default, Root: "/w", Deny: deny}
+		cfg.Ask = func(context.Context, permission.Question) (permission.Answer, error) {
+			questions.Add(1)
+			for range 100_000 { // the other one comes to wait
+				runtime.Gosched()
+			}
+			return permission.Answer{Behavior: permission.Allow, Remember: always}, nil
+		}
+	})}.play(t)
+	p.must(t, loop.Completed)
+	if n := questions.Load(); n != 1 {
+		t.Errorf("%d questions, but the first one was answered for all", n)
+	}
+	if len(change.began) != 4 || len(forbidden.began) != 0 {
+		t.Errorf("%d calls ran, and %d that a rule denies", len(change.began), len(forbidden.began))
 	}
 }

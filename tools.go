@@ -379,7 +379,7 @@ func (r *run) skip(blocks []message.Block, why string) {
 // permit asks the policy, and through it the person, about one call that a hook
 // may have spoken on.
 func (r *run) permit(c *call, q permission.Question) {
-	p := r.cfg.Permission
+	p := r.cfg.permits.now()
 	if p == nil && q.Hook == permission.Ask {
 		p = &permission.Policy{Mode: permission.Bypass, Root: r.cfg.Dir}
 	}

@@ -99,6 +99,11 @@ type Config struct {
 	// word for word beside the user's messages: open todos, files touched.
 	Carry func(budget int) []string
 
+	// Ended returns the tasks in the background that have ended and of which no
+	// result told the model, each once; nil: nothing runs in the background. A new
+	// Agent takes it that the tasks of before have ended with their process.
+	Ended func() []tool.Task
+
 	SubAgents *SubAgents // nil: there are none
 	// Hooks are the user's; nil: there are none. Close the agent, which ends them.
 	Hooks *hook.Hooks

@@ -145,6 +145,9 @@ func (r *run) measure(step loop.Step) loop.Outcome {
 			return loop.Outcome{Kind: loop.BudgetReached, Budget: loop.Turns}
 		}
 		r.turn++
+		r.tellEnded()
+	case loop.None:
+		r.tellEnded()
 	}
 	if b := r.spentUp(); b != loop.NoBudget {
 		return loop.Outcome{Kind: loop.BudgetReached, Budget: b}

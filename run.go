@@ -178,6 +178,9 @@ func (r *run) prepare() {
 		r.show(e)
 	}
 	r.settleEarlierLife()
+	if r.opens {
+		r.tellGone()
+	}
 	if r.opens && r.cfg.depth == 0 {
 		r.greet(r.origin())
 	}

@@ -40,6 +40,7 @@ type Workplace struct {
 	History *session.History
 	Files   *session.Files
 	Carry   func(budget int) []string
+	Ended   func() []tool.Task
 	Close   func()
 }
 
@@ -258,6 +259,7 @@ func (r *run) child(id string, in agentInput, place Workplace) (cfg Config, note
 	subs := r.cfg.SubAgents
 	cfg = r.cfg
 	cfg.Tools, cfg.Journal, cfg.History, cfg.Files, cfg.Carry = place.Tools, place.Journal, place.History, place.Files, place.Carry
+	cfg.Ended = place.Ended
 	cfg.Session, cfg.Name, cfg.parent = id, "", r.history.Session
 	cfg.System = append(slices.Clone(cfg.System), agentRole)
 	cfg.MaxTurns = min(cmp.Or(subs.MaxTurns, cfg.MaxTurns), cfg.MaxTurns)

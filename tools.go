@@ -342,7 +342,7 @@ func (r *run) result(c *call, u update) {
 	}
 	r.emit(&session.Result{
 		Call: c.ID, Name: c.Name, Block: block, Class: u.result.Class, Denied: u.result.Denied,
-		Took: u.took, Output: r.cleanOutput(u.result.Output),
+		Took: u.took, Output: r.cleanOutput(u.result.Output), Task: begunOrEnded(u.result.Task),
 	})
 }
 

@@ -153,6 +153,7 @@ const (
 // Message adds a message to the conversation: prompts, results, nudges and
 // pseudo-messages. Answers come with [Commit] and [Continue].
 type Message struct {
+	Ends    []string         `json:"ends,omitzero"` // tasks whose end it tells the model
 	Message *message.Message `json:"message"`
 }
 
@@ -269,6 +270,7 @@ type Progress struct {
 // Result is the one result of a call, as the model will read it.
 type Result struct {
 	Call   string        `json:"call"`
+	Task   *Task         `json:"task,omitzero"`
 	Name   string        `json:"name"`
 	Block  message.Block `json:"block"`
 	Class  string        `json:"class,omitzero"` // of the failure, never its text
@@ -276,6 +278,13 @@ type Result struct {
 	Took   time.Duration `json:"took_ms,omitzero"`
 	// Output is the tool's structured output, for screens.
 	Output any `json:"output,omitzero"`
+}
+
+// Task is work in the background: a call began it, or told of its end.
+type Task struct {
+	ID    string `json:"id"`
+	Path  string `json:"path,omitzero"` // of the file with its output
+	Ended bool   `json:"ended,omitzero"`
 }
 
 // Results puts the results of a turn into the conversation, as one message in

@@ -26,8 +26,9 @@ type History struct {
 	Attempt    *Begin // the attempt without end, if any
 	Partial    string // its last checkpoint
 	Children   []*Child
-	Running    bool // the last run has no end
-	End        *End // of the last run that has one
+	Tasks      []*Task // in the background, of whose end the model was not told
+	Running    bool    // the last run has no end
+	End        *End    // of the last run that has one
 
 	ids int // highest number in a message ID
 }
@@ -69,6 +70,7 @@ func (h *History) Apply(e Event) {
 		}
 	case *Message:
 		h.add(b.Message)
+		h.Tasks = slices.DeleteFunc(h.Tasks, func(t *Task) bool { return slices.Contains(b.Ends, t.ID) })
 	case *Begin:
 		h.Attempt, h.Partial = b, ""
 		h.Attempts = max(h.Attempts, b.Attempt)
@@ -139,6 +141,13 @@ func (h *History) result(b *Result) {
 		h.Results = map[string]message.Block{}
 	}
 	h.Results[b.Call] = b.Block
+	switch {
+	case b.Task == nil:
+	case b.Task.Ended:
+		h.Tasks = slices.DeleteFunc(h.Tasks, func(t *Task) bool { return t.ID == b.Task.ID })
+	default:
+		h.Tasks = append(h.Tasks, b.Task)
+	}
 }
 
 func (h *History) results(b *Results) {

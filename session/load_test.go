@@ -38,13 +38,17 @@ func richJournal(rounds int, filler string) []byte {
 		w.add(&Begin{Attempt: 2*i + 1, Model: "m"}, &Checkpoint{Attempt: 1, Text: "I l"}, &Commit{Attempt: 2*i + 1, Message: answer})
 		for _, c := range []string{call, call + "b\""} {
 			w.add(&Permission{Call: c, Allowed: true}, &Intent{Call: c, Name: "Bash", Effect: "unsafe"}, &Intent{Call: c, Name: "Bash", Group: 7, Started: time.Unix(9, 0).UTC()})
-			w.add(&Result{Call: c, Name: "Bash", Block: message.TextResult(c, "out "+filler, false), Took: time.Second})
+			r := &Result{Call: c, Name: "Bash", Block: message.TextResult(c, "out "+filler, false), Took: time.Second}
+			if c == call {
+				r.Task = &Task{ID: c, Path: "/" + c, Ended: i%5 == 4}
+			}
+			w.add(r)
 		}
 		w.add(&Prompt{Text: fmt.Sprintf("and %d", i)})
 		results := next()
 		w.add(&Results{ID: results, Caller: answer.ID, Calls: []string{call, call + "b\"", "nobody"}})
 		if i%3 != 1 {
-			w.add(&Message{Message: message.NewText(next(), fmt.Sprintf("and %d", i))})
+			w.add(&Message{Message: message.NewText(next(), fmt.Sprintf("and %d", i)), Ends: []string{fmt.Sprintf("c%d", i/2)}})
 		}
 		w.add(&Begin{Attempt: 2*i + 2, Model: "m"}, &Retract{Attempt: 2*i + 2, Cause: "network"}, &Unknown{Name: "dream", Raw: jsontext.Value(`{"deep":[1,2]}`)})
 		kept = append(kept, prompt, answer.ID, results)

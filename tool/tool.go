@@ -106,6 +106,17 @@ type Result struct {
 	// Denied marks a call that permission refused; Stop ends the run after it.
 	Denied bool
 	Stop   bool
+	// Task is what the call began and goes on behind it, or whose end the result
+	// tells; nil: neither.
+	Task *Task
+}
+
+// Task is work in the background.
+type Task struct {
+	ID    string
+	Path  string // of the file with its output
+	Ended bool
+	Text  string // of one that ended unasked: what the model is told
 }
 
 // Text returns a successful result of one text.

@@ -15,7 +15,7 @@ func (s *setup) agents(w *world, o *options) error {
 		if err != nil {
 			return daruma.Workplace{}, err
 		}
-		place := daruma.Workplace{Tools: set, Carry: func(budget int) []string { return carried(ws, w.Dir, budget) }}
+		place := daruma.Workplace{Tools: set, Ended: ws.Ended, Carry: func(budget int) []string { return carried(ws, w.Dir, budget) }}
 		place.Close = func() {
 			if place.Journal != nil {
 				place.Journal.Close()

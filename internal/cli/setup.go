@@ -245,7 +245,7 @@ func (s *setup) tools(w *world, o *options) error {
 	if err != nil {
 		return s.unwritable(w, err)
 	}
-	s.workspace, s.config.Tools = ws, set
+	s.workspace, s.config.Tools, s.config.Ended = ws, set, ws.Ended
 	s.config.Carry = func(budget int) []string { return carried(ws, w.Dir, budget) }
 	return nil
 }

@@ -47,6 +47,7 @@ type task struct {
 
 	mu      sync.Mutex
 	stopped bool  // by TaskStop
+	known   bool  // the model was told of its end
 	told    int64 // bytes of its output that the model was given
 }
 
@@ -132,6 +133,53 @@ func (w *Workspace) Tasks() (commands []string) {
 	return commands
 }
 
+// Ended returns the tasks whose end nobody has heard of yet, each once, in the
+// order of their start.
+func (w *Workspace) Ended() (ended []tool.Task) {
+	ts := &w.tasks
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for _, id := range ts.order {
+		if t := ts.all[id]; t != nil && !t.running() {
+			if text := t.farewell(); text != "" {
+				ended = append(ended, tool.Task{ID: id, Path: t.log.file.Name(), Ended: true, Text: text})
+			}
+		}
+	}
+	return ended
+}
+
+// farewell says how t ended, once; empty if that is known.
+func (t *task) farewell() string {
+	status := t.status()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known {
+		return ""
+	}
+	t.known = true
+	how := fmt.Sprintf("has ended with exit code %d", t.end.code)
+	switch {
+	case status == "killed":
+		how = "was ended by TaskStop"
+	case t.end.err != nil:
+		how = fmt.Sprintf("was not run: %v", t.end.err)
+	}
+	return fmt.Sprintf("Task %s in the background (%s) %s. TaskOutput with task_id %q shows what is new of its output, all of it is in %s.",
+		t.id, clip(t.command), how, t.id, t.log.file.Name())
+}
+
+// mostNamed is how much of a command a sentence about it quotes, in bytes.
+const mostNamed = 100
+
+func clip(command string) string {
+	command = strings.Join(strings.Fields(tool.Clean(command)), " ")
+	if len(command) > mostNamed {
+		command = strings.ToValidUTF8(command[:mostNamed], "") + "…"
+	}
+	return command
+}
+
 // close ends all tasks and waits until nothing of them is alive.
 func (ts *tasks) close() {
 	ts.mu.Lock()
@@ -189,7 +237,7 @@ func (w *Workspace) startTask(call tool.Call, in bashInput) tool.Result {
 	}()
 	res := tool.Text(fmt.Sprintf("Task %s runs in the background. Its output goes to %s. TaskOutput waits for it and shows what is new, "+
 		"TaskStop ends it; it ends with the session.", t.id, file.Name()))
-	res.Output = BashOutput{Task: t.id, Path: file.Name()}
+	res.Output, res.Task = BashOutput{Task: t.id, Path: file.Name()}, &tool.Task{ID: t.id, Path: file.Name()}
 	return res
 }
 

@@ -195,3 +195,39 @@ func TestTaskLog(t *testing.T) {
 }
 
 func exists(path string) bool { _, err := os.Stat(path); return err == nil }
+
+// TestTaskEndIsToldOnce: by what the next request says, or by the result of a
+// call before it, never by both.
+func TestTaskEndIsToldOnce(t *testing.T) {
+	t.Parallel()
+	b := open(t, witness(t))
+	ended := func() (ids []string, all string) {
+		for limit := time.Now().Add(20 * time.Second); len(ids) == 0 && time.Now().Before(limit); time.Sleep(10 * time.Millisecond) {
+			for _, e := range b.Ended() {
+				ids, all = append(ids, e.ID), all+e.Text
+			}
+		}
+		return ids, all
+	}
+	unheard, path := b.background("echo one; exit 3")
+	if ids, all := ended(); len(ids) != 1 || ids[0] != unheard {
+		t.Errorf("told: %v", ids)
+	} else {
+		wants(t, all, "Task "+unheard, "(echo one; exit 3) has ended with exit code 3", path, "TaskOutput")
+	}
+	heard, _ := b.background("echo two")
+	if got, o := b.task("TaskOutput", in{"task_id": heard}); o.Task.Status != "completed" {
+		t.Errorf("%s", got)
+	}
+	stopped, _ := b.background("sleep 300")
+	if got, o := b.task("TaskStop", in{"task_id": stopped}); o.Task.Status != "killed" {
+		t.Errorf("%s", got)
+	}
+	running, _ := b.background("sleep 300")
+	if list := b.Ended(); len(list) != 0 {
+		t.Errorf("told again, or of %s which runs: %+v", running, list)
+	}
+	if got, _ := b.task("TaskOutput", in{"task_id": unheard}); !strings.Contains(got, "one") {
+		t.Errorf("the output of a task that was told of is gone: %s", got)
+	}
+}

@@ -114,6 +114,10 @@ func (w *Workspace) showTask(t *task, retrieval string) tool.Result {
 	}
 	r := tool.Text(strings.Join(append(lines, text), "\n"))
 	r.Output = TaskOutput{Retrieval: retrieval, Task: shown}
+	if status != "running" {
+		t.known = true
+		r.Task = &tool.Task{ID: t.id, Path: t.log.file.Name(), Ended: true}
+	}
 	return r
 }
 

@@ -13,25 +13,22 @@ import (
 // that have ended meanwhile. Nothing is asked because of them.
 func (r *run) tellEnded() {
 	if r.cfg.Ended != nil {
-		r.tellOf(r.cfg.Ended())
+		r.tellOf(append(goneWords(r.gone), r.cfg.Ended()...))
+		r.gone = nil
 	}
 }
 
-// tellGone tells the model of the tasks that an earlier life of the session had
-// in the background, and of whose end it did not hear.
-func (r *run) tellGone() {
-	if r.cfg.Ended == nil {
-		return
-	}
-	var gone []tool.Task
-	for _, t := range r.history.Tasks {
+// goneWords are about the tasks that an earlier life of the session had in the
+// background, and of whose end the model did not hear.
+func goneWords(tasks []*session.Task) (gone []tool.Task) {
+	for _, t := range tasks {
 		text := fmt.Sprintf("Task %s is gone: what runs in the background ends with the process that began it.", t.ID)
 		if t.Path != "" {
 			text += " What it printed until then is in " + t.Path + "."
 		}
 		gone = append(gone, tool.Task{ID: t.ID, Text: text + " Begin it again if it is still needed."})
 	}
-	r.tellOf(gone)
+	return gone
 }
 
 // tellOf says it in one event with the fact that it was said: a crash neither

@@ -108,6 +108,10 @@ type Config struct {
 	// Hooks are the user's; nil: there are none. Close the agent, which ends them.
 	Hooks *hook.Hooks
 
+	// Defer lets a hook put off a call that is the only one of its answer: the run
+	// ends, and the next one asks the hook again. Without it the call is refused.
+	Defer bool
+
 	Redact  failure.Redactor    // knows the secrets that must not leave
 	Observe func(session.Event) // sees every event before the consumer does
 	Rand    func() float64      // chance in [0,1) for jitter; nil means math/rand
@@ -257,7 +261,7 @@ func (a *Agent) run(ctx context.Context, prompt string, goOn bool) iter.Seq2[ses
 			return
 		}
 		defer a.end(r)
-		r.perform(prompt)
+		r.perform()
 	}
 }
 

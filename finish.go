@@ -51,6 +51,9 @@ func (r *run) finish(step loop.Step) {
 		Took: time.Since(r.began), API: r.bill.api, Total: r.bill.total, Wasted: r.bill.waste,
 		Recovered: r.healed, Denials: r.denials, Next: nextStep(step.Reason), Name: r.history.Name,
 	}
+	if step.Reason == loop.ToolDeferred {
+		end.Deferred, end.Stop = r.deferred, string(loop.ToolDeferred)
+	}
 	if step.Surface {
 		end.Failure = r.surfaced(step)
 		text := end.Failure.Text(false)
@@ -161,6 +164,8 @@ func nextStep(reason loop.Reason) string {
 		return "continue the session, or allow more turns"
 	case loop.PromptTooLong, loop.BlockingLimit, loop.RapidRefillBreaker:
 		return "start a new session for the rest of the task, or use a model with a larger window"
+	case loop.ToolDeferred:
+		return "continue the session once its hook can decide: it is asked about the call again"
 	case loop.OutputLimit:
 		return "continue the session and ask for the rest in smaller parts, or raise the output limit"
 	case loop.AbortedStreaming, loop.AbortedTools:

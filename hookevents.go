@@ -82,7 +82,7 @@ func (r *run) hear(out hook.Output) {
 
 // passOn gives the model what hooks said, at a place where that may stand.
 func (r *run) passOn() {
-	if len(r.context) > 0 {
+	if len(r.context) > 0 && !r.putOff {
 		r.say(message.NewSynthetic(r.history.NextID(), strings.Join(r.context, "\n\n")))
 		r.context = nil
 	}
@@ -93,7 +93,7 @@ func (r *run) passOn() {
 func (r *run) greet(source string) {
 	out := r.ask(hook.SessionStartInput{Source: source, Model: r.modelName(), Title: r.history.Name})
 	r.passOn()
-	if out.FirstMessage != "" && source != "compact" && r.unprompted {
+	if out.FirstMessage != "" && source != "compact" && r.unprompted && !r.putOff {
 		r.say(message.NewText(r.history.NextID(), out.FirstMessage))
 	}
 }
@@ -132,6 +132,11 @@ func (r *run) preToolUse(c *call) (q permission.Question) {
 		c.known.Denied = true
 		return q
 	case hook.Defer:
+		if _, calls := r.history.Open(); r.cfg.Defer && r.cfg.depth == 0 && len(calls) == 1 && r.halt == "" {
+			r.deferred = &session.Deferred{ID: c.ID, Name: c.Name, Input: r.told(c)}
+			r.notice(session.Info, "a hook puts the call of %s off: %s", c.Name, cmp.Or(out.Reason, "no reason was given"))
+			return q
+		}
 		c.refuse(tool.ClassHook, "a hook puts this call off, which cannot be done here, so it was not run. "+out.Reason)
 		c.known.Denied = true
 		return q

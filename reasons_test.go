@@ -66,7 +66,7 @@ var toCome = map[loop.Reason]string{
 	loop.HookStopped:              "hooks around tools",
 	loop.SetupFailed:              "given by the command, before there is a run",
 	loop.StructuredRetryExhausted: "structured output",
-	loop.ToolDeferred:             "calls that wait for another day",
+	loop.ToolDeferred:             "hooks around tools, too: see TestDefer",
 }
 
 // TestEveryReason reaches every terminal reason by a run: with is_error, and

@@ -72,14 +72,18 @@ type run struct {
 	clamp        int                  // max_tokens that fit, once the provider said so; 0: never
 	fixed        map[message.Fix]bool // repairs of the view that the journal knows
 	repeats      repeats
-	context      []string // what hooks want the model to know, until it can be told
-	objection    string   // of a stop hook, the last one …
-	calledSince  int      // … and how many calls were made then
-	commanded    bool     // commands that may change the machine ran since the last answer
-	halt         string   // why a hook wants the run to end
-	uncompacted  bool     // a hook wants no summary
-	summarisedAs string   // the last summary, for hooks
-	early        *early   // calls of the committed answer that run already
+	context      []string          // what hooks want the model to know, until it can be told
+	objection    string            // of a stop hook, the last one …
+	calledSince  int               // … and how many calls were made then
+	commanded    bool              // commands that may change the machine ran since the last answer
+	prompt       string            // of this run
+	putOff       bool              // a call that an earlier run put off waits: nothing is said before its result
+	gone         []*session.Task   // tasks of before, until the model knows
+	deferred     *session.Deferred // the call that this run puts off
+	halt         string            // why a hook wants the run to end
+	uncompacted  bool              // a hook wants no summary
+	summarisedAs string            // the last summary, for hooks
+	early        *early            // calls of the committed answer that run already
 	children     children
 	loose        sync.WaitGroup // of calls that were started early
 }
@@ -95,7 +99,7 @@ func (a *Agent) begin(ctx context.Context, prompt string, goOn bool, yield func(
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	context.AfterFunc(ctx, stopTimer)
-	r := &run{Agent: a, base: ctx, ctx: ctx, cancel: cancel, yield: yield, began: time.Now(), fixed: map[message.Fix]bool{}}
+	r := &run{Agent: a, base: ctx, ctx: ctx, cancel: cancel, yield: yield, prompt: prompt, began: time.Now(), fixed: map[message.Fix]bool{}}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.current != nil {
@@ -177,21 +181,29 @@ func (r *run) prepare() {
 	for _, e := range r.opening {
 		r.show(e)
 	}
-	r.settleEarlierLife()
+	if r.putOff = r.history.PutOff() && !r.manual; !r.putOff {
+		r.settleEarlierLife()
+	}
 	if r.opens {
-		r.tellGone()
+		r.gone = slices.Clone(r.history.Tasks)
 	}
 	if r.opens && r.cfg.depth == 0 {
 		r.greet(r.origin())
 	}
-	r.turn = 1
+	if !r.putOff { // a turn begins behind the call that waits
+		r.turn = 1
+	}
 }
 
 // perform is the whole run: the core decides, the shell acts.
-func (r *run) perform(prompt string) {
+func (r *run) perform() {
 	r.prepare()
 	r.warnOfPrices()
-	state, step := r.decide(r.state, r.prompted(prompt))
+	first := loop.Outcome{Kind: loop.Called}
+	if !r.putOff {
+		first = r.prompted()
+	}
+	state, step := r.decide(r.state, first)
 	for step.Do != loop.Finish {
 		outcome := r.act(step)
 		state, step = r.decide(state, outcome)
@@ -200,10 +212,10 @@ func (r *run) perform(prompt string) {
 }
 
 // prompted puts the prompts into the conversation.
-func (r *run) prompted(prompt string) loop.Outcome {
+func (r *run) prompted() loop.Outcome {
 	prompts := slices.Clone(r.history.Queued) // typed in an earlier run, and never answered
-	if prompt != "" {
-		prompts = append(prompts, prompt)
+	if r.prompt != "" {
+		prompts = append(prompts, r.prompt)
 	}
 	admitted := len(prompts) == 0
 	for _, text := range prompts {

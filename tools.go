@@ -78,15 +78,41 @@ func (r *run) runTools() loop.Outcome {
 		r.skip(blocks, submittedMeanwhile)
 	}
 	if outcome.Cause == loop.ByShutdown {
+		r.keepPrompt()
 		return outcome // a resume must see which calls are in doubt (R88)
+	}
+	if r.deferred != nil && outcome.Kind != loop.ToolsDone {
+		r.deferred = nil
+		r.skip(made, "This call was not run: a hook put it off, and the run was ended.")
+	}
+	if r.deferred != nil {
+		r.keepPrompt()
+		return loop.Outcome{Kind: loop.ToolsDeferred}
 	}
 	if outcome.Kind == loop.ToolsDone && all.ran == 0 && len(ids) > 0 {
 		outcome.Kind = loop.Repeated
 	}
 	r.afterBatch(made)
 	r.emit(&session.Results{ID: r.history.NextID(), Caller: caller.ID, Calls: ids})
+	if r.putOff {
+		r.putOff = false
+		r.passOn()
+		if o := r.prompted(); outcome.Kind == loop.ToolsDone || outcome.Kind == loop.Repeated {
+			if o.Kind == loop.Aborted {
+				return o
+			}
+		}
+	}
 	r.passOn()
 	return outcome
+}
+
+// keepPrompt keeps the prompt of a run that ends before it could be said, since
+// a call that was put off still waits.
+func (r *run) keepPrompt() {
+	if r.putOff && r.prompt != "" {
+		r.emit(&session.Prompt{Text: r.prompt, State: session.PromptQueued})
+	}
 }
 
 // cutBy lets a prompt that does not want to wait end what stop ends: calls that
@@ -142,6 +168,9 @@ func (r *run) runBatch(cut context.Context, batch []*call) verdict {
 		if !c.repeats {
 			v.ran++
 		}
+	}
+	if r.deferred != nil {
+		return v
 	}
 	for _, c := range batch { // a no that ends the run also holds for those before it, which have not begun
 		if v.refused && c.known == nil {
@@ -228,7 +257,7 @@ func (r *run) judge(c *call) {
 		return
 	}
 	q := r.preToolUse(c)
-	if c.known == nil {
+	if c.known == nil && r.deferred == nil {
 		r.permit(c, q)
 	}
 }

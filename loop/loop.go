@@ -194,6 +194,8 @@ func lastStep(o Outcome) Step {
 		return Step{Reason: Refusal, Discard: true, Surface: true}
 	case ToolsRefused:
 		return Step{Reason: AbortedTools}
+	case ToolsDeferred:
+		return Step{Reason: ToolDeferred}
 	case Repeated:
 		return Step{Reason: ToolLoop, Surface: true}
 	case HooksStopped, HooksBlocked:

@@ -28,6 +28,7 @@ const (
 	Unchanged                            // of Reduce: it is not, for whatever reason
 	ToolsDone                            // of RunTools: every call has its result
 	ToolsRefused                         // of RunTools: the user refused without a word
+	ToolsDeferred                        // of RunTools: a hook puts the one call off, which was not run
 	Repeated                             // of RunTools: every call repeats what led nowhere, and none was run
 	HooksPassed                          // of RunHooks: nothing objects
 	HooksBlocked                         // of RunHooks: the answer is not accepted
@@ -121,12 +122,12 @@ func (o Outcome) withhold() failure.Kind {
 
 // reported lists what each action may report.
 var reported = map[Action][]OutcomeKind{
-	Begin:   {Prompted},
+	Begin:   {Prompted, Called}, // a call that was put off waits
 	Measure: {Measured},
 	Sample: {Answered, Called, Truncated, WindowFull, Malformed, Failed, Overloaded,
 		Broken, Empty, Paused, Refused},
 	Reduce:   {Reduced, Unchanged},
-	RunTools: {ToolsDone, ToolsRefused, Repeated},
+	RunTools: {ToolsDone, ToolsRefused, ToolsDeferred, Repeated},
 	RunHooks: {HooksPassed, HooksBlocked, HooksStopped, BudgetLeft, Prompted},
 }
 

@@ -17,7 +17,7 @@ var kindNames = [...]string{
 	Prompted: "prompted", Measured: "measured", Answered: "answered", Called: "called",
 	Truncated: "truncated", WindowFull: "window_full", Malformed: "malformed", Failed: "failed",
 	Overloaded: "overloaded", Broken: "broken", Empty: "empty", Paused: "paused", Refused: "refused",
-	Reduced: "reduced", Unchanged: "unchanged", ToolsDone: "tools_done", ToolsRefused: "tools_refused", Repeated: "repeated", HooksPassed: "hooks_passed", HooksBlocked: "hooks_blocked",
+	Reduced: "reduced", Unchanged: "unchanged", ToolsDone: "tools_done", ToolsRefused: "tools_refused", ToolsDeferred: "tools_deferred", Repeated: "repeated", HooksPassed: "hooks_passed", HooksBlocked: "hooks_blocked",
 	HooksStopped: "hooks_stopped", BudgetLeft: "budget_left", Aborted: "aborted", BudgetReached: "budget_reached",
 }
 

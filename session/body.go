@@ -385,4 +385,13 @@ type End struct {
 	Next      string         `json:"next,omitzero"`    // what a person can do now
 	Name      string         `json:"name,omitzero"`    // of the session, so that a list finds it here
 	NextAt    time.Time      `json:"next_at,omitzero"` // when trying again is worth it
+	Deferred  *Deferred      `json:"deferred,omitzero"`
+}
+
+// Deferred is a call that a hook put off: it has no result until the session
+// goes on, and then the hook is asked again.
+type Deferred struct {
+	ID    string         `json:"id"`
+	Name  string         `json:"name"`
+	Input jsontext.Value `json:"input"`
 }

@@ -13,6 +13,7 @@ type CallState string
 const (
 	CallDone       CallState = "done"
 	CallNotStarted CallState = "not_started" // or it changes nothing
+	CallPutOff     CallState = "put_off"     // a hook is asked about it again
 	CallInDoubt    CallState = "in_doubt"    // it may have taken effect, in part or in full
 )
 
@@ -41,8 +42,21 @@ func (h *History) Left() []LeftCall {
 			l.State = CallDone
 		} else if in := h.Intents[c.ID]; in != nil && in.Effect != pureEffect {
 			l.State, l.Effect, l.Started = CallInDoubt, in.Effect, in.Started
+		} else if h.PutOff() {
+			l.State = CallPutOff
 		}
 		out = append(out, l)
 	}
 	return out
+}
+
+// PutOff reports whether the conversation ends in a call that a hook put off and
+// that nobody has decided about since.
+func (h *History) PutOff() bool {
+	_, calls := h.Open()
+	if h.End == nil || h.End.Deferred == nil || len(calls) != 1 || calls[0].ID != h.End.Deferred.ID {
+		return false
+	}
+	_, done := h.Results[calls[0].ID]
+	return !done && h.Intents[calls[0].ID] == nil
 }

@@ -32,13 +32,16 @@ func previewOf(h *session.History) *preview {
 var stateWords = map[session.CallState][2]string{
 	session.CallDone:       {"done", ""},
 	session.CallNotStarted: {"not started", "  (the model is told, and may make it again)"},
+	session.CallPutOff:     {"put off", "  (its hook is asked again)"},
 	session.CallInDoubt:    {"in doubt", "  (it may have taken effect: the model is told to check before it repeats it)"},
 }
 
 // lines is p for people.
 func (p *preview) lines() []string {
 	what := "the last run was cut off"
-	if n := len(p.Calls); n > 0 {
+	if n := len(p.Calls); n > 0 && p.Calls[0].State == session.CallPutOff {
+		what = "the last run put a call off:"
+	} else if n > 0 {
 		what += " in the middle of " + count(n, "call") + ":"
 	} else if p.Partial > 0 {
 		what += fmt.Sprintf(" while the model answered; %s of that answer are in the journal and are not used", count(p.Partial, "character"))

@@ -32,12 +32,13 @@ type resultLine struct {
 	Session    string           `json:"session_id"`
 	UUID       string           `json:"uuid"`
 
-	Category string         `json:"error,omitzero"`
-	ExitCode int            `json:"exit_code"`
-	Next     string         `json:"next,omitzero"`
-	NextAt   string         `json:"next_at,omitzero"`
-	Recovery recoverySum    `json:"recovery_summary"`
-	Wasted   *session.Total `json:"wasted,omitzero"`
+	Deferred *session.Deferred `json:"deferred_tool_use,omitzero"`
+	Category string            `json:"error,omitzero"`
+	ExitCode int               `json:"exit_code"`
+	Next     string            `json:"next,omitzero"`
+	NextAt   string            `json:"next_at,omitzero"`
+	Recovery recoverySum       `json:"recovery_summary"`
+	Wasted   *session.Total    `json:"wasted,omitzero"`
 }
 
 type recoverySum struct {
@@ -66,6 +67,7 @@ func toLine(r *daruma.Result, id string, exit int) resultLine {
 		Denials: r.Denials, Reason: r.Reason, Session: id, UUID: newID(),
 		ExitCode: exit, Next: r.Next,
 		Recovery: recoverySum{Recovered: r.Recovered, Records: r.Recoveries},
+		Deferred: r.Deferred,
 	}
 	if r.Stop != "" {
 		line.Stop = &r.Stop

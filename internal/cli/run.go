@@ -37,6 +37,7 @@ func run(w *world, o *options) error {
 
 // headless runs one prompt. The answer goes to stdout, everything else to stderr.
 func headless(w *world, o *options, s *setup) error {
+	s.config.Defer = true
 	agent, err := daruma.New(s.config)
 	if err != nil {
 		return fail(exitConfig, "", "%v", err)

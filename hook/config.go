@@ -158,6 +158,7 @@ type Entry struct {
 	Limit    time.Duration // how long it may take
 	Disabled bool          // by disableAllHooks
 	Runs     bool          // false: disabled, or a type or a condition that never runs
+	Asked    uint64        // which asking of all hooks this is; 0 in a listing
 }
 
 // entry is h for a listing.

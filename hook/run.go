@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -30,6 +31,7 @@ type Hooks struct {
 	stop       context.CancelFunc
 	slots      chan struct{}
 	observe    sync.Mutex
+	asked      atomic.Uint64
 
 	mu      sync.Mutex
 	closed  bool
@@ -238,6 +240,7 @@ func (h *Hooks) choose(in Input, t trait, m *merger) []*Entry {
 			h.mention(i, one, m)
 		} else if h.applies(one, in, m) && !seen[one.same()] {
 			seen[one.same()] = true
+			e.Asked = h.asked.Add(1)
 			chosen = append(chosen, &e)
 		}
 	}

@@ -158,7 +158,7 @@ func demoSetup(w *world, dir, url string, real bool) (*setup, error) {
 	}
 	s.config.Wire, s.config.Retry = wire, &policy
 	s.config.Models = []string{"demo-large", "demo-small"}
-	s.config.System, _ = systemPrompt(&home, true)
+	s.config.System, _ = systemPrompt(&home, true, false)
 	s.config.Session, s.config.Dir = newID(), dir
 	allow, err := permission.ParseRules("Bash(sh test.sh)")
 	if err != nil {

@@ -19,10 +19,11 @@ var systemText string
 const maxInstructions = 32 << 10
 
 // systemPrompt returns the parts of the system prompt, what never changes
-// first; alone says that nobody can be asked. Beside them are notes for the
+// first; alone says that nobody can be asked, trusted that a person has read
+// what the folder brings along. Beside them are notes for the
 // person about instructions that were cut or unreadable.
-func systemPrompt(w *world, alone bool) (parts, notes []string) {
-	text, notes := instructions(w.Dir)
+func systemPrompt(w *world, alone, trusted bool) (parts, notes []string) {
+	text, notes := instructions(w.Dir, trusted)
 	parts = []string{strings.TrimSpace(systemText)}
 	if text != "" {
 		parts = append(parts, text)
@@ -39,16 +40,26 @@ func systemPrompt(w *world, alone bool) (parts, notes []string) {
 
 // instructions reads AGENTS.md and CLAUDE.md of every folder from the root of
 // the repository down to dir. A file that only imports the other is not read
-// twice.
-func instructions(dir string) (text string, notes []string) {
+// twice. A link out of the repository is followed only if the folder is trusted:
+// whoever made the repository could have any file of this machine sent away.
+func instructions(dir string, trusted bool) (text string, notes []string) {
 	var b strings.Builder
-	for _, d := range foldersDown(dir) {
+	folders := foldersDown(dir)
+	for _, d := range folders {
 		seen := ""
-		for _, name := range []string{"AGENTS.md", "CLAUDE.md"} {
+		for _, name := range instructionFiles {
 			path := filepath.Join(d, name)
-			data, err := readStart(path, maxInstructions+1)
+			real, err := filepath.EvalSymlinks(path)
 			if os.IsNotExist(err) {
 				continue
+			}
+			if err == nil && !trusted && !within(folders[0], real) {
+				notes = append(notes, fmt.Sprintf("instructions of %s are not used: it is a link to %s, outside of the folder; pass --trust once you have read it", path, real))
+				continue
+			}
+			var data []byte
+			if err == nil {
+				data, err = readStart(real, maxInstructions+1)
 			}
 			if err != nil {
 				notes = append(notes, fmt.Sprintf("instructions of %s are not used: %v", path, err))
@@ -67,6 +78,34 @@ func instructions(dir string) (text string, notes []string) {
 		}
 	}
 	return strings.TrimSpace(b.String()), notes
+}
+
+// instructionFiles are their names in each folder.
+var instructionFiles = []string{"AGENTS.md", "CLAUDE.md"}
+
+// outerLinks lists the instructions that are links out of the repository, and
+// where they lead.
+func outerLinks(dir string) (links []string) {
+	folders := foldersDown(dir)
+	for _, d := range folders {
+		for _, name := range instructionFiles {
+			path := filepath.Join(d, name)
+			if real, err := filepath.EvalSymlinks(path); err == nil && !within(folders[0], real) {
+				links = append(links, path+" -> "+real)
+			}
+		}
+	}
+	return links
+}
+
+// within reports whether path, without links in it, is in the folder dir.
+func within(dir, path string) bool {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return false
+	}
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 // readStart reads at most the first bytes of a file, and nothing of what is none:

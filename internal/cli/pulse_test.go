@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/daruma-agent/daruma/failure"
+	"github.com/daruma-agent/daruma/hook"
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/session"
 )
@@ -136,4 +138,26 @@ func TestVoid(t *testing.T) {
 	if !strings.HasPrefix(out.String(), "日本語\n✗ the last 3 characters are void") {
 		t.Errorf("%q", out.String())
 	}
+}
+
+// TestSlowHooks: agents side by side ask the same hook, and the one that takes
+// long is told of, whichever ends first.
+func TestSlowHooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []time.Duration
+		began := time.Now()
+		observe := slowHooks(func(string) { told = append(told, time.Since(began)) })
+		slow, quick := hook.Entry{Name: "check", Asked: 1}, hook.Entry{Name: "check", Asked: 2}
+		observe(slow, nil)
+		time.Sleep(slowHook / 2)
+		observe(quick, nil)
+		time.Sleep(time.Millisecond)
+		observe(quick, &hook.Result{})
+		time.Sleep(slowHook)
+		observe(slow, &hook.Result{})
+		time.Sleep(10 * slowHook)
+		if len(told) != 1 || told[0] != slowHook {
+			t.Errorf("told at %v", told)
+		}
+	})
 }

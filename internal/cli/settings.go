@@ -176,25 +176,30 @@ func (s *setup) hooks(w *world, _ *options) error {
 	if s.scratch != "" {
 		cfg.OutputDir = s.scratch
 	}
-	began := map[string]*time.Timer{}
-	cfg.Observe = func(e hook.Entry, r *hook.Result) { // one call at a time
-		key := string(e.Event) + "\x00" + e.Name
-		if r != nil {
-			if timer := began[key]; timer != nil {
-				timer.Stop()
-				delete(began, key)
-			}
-			return
-		}
-		text := fmt.Sprintf("%s hook: %s (at most %s)", e.Event, clip(cmp.Or(e.StatusMessage, e.Name), 60), e.Limit)
-		began[key] = time.AfterFunc(slowHook, func() { s.say(s.config.Redact.Known(text)) })
-	}
+	cfg.Observe = slowHooks(func(text string) { s.say(s.config.Redact.Known(text)) })
 	hooks, err := hook.New(cfg)
 	if err != nil {
 		return fail(exitConfig, "correct the settings", "%v", err)
 	}
 	s.config.Hooks = hooks
 	return nil
+}
+
+// slowHooks says which hook takes its time. Agents that work side by side may ask
+// the same one: each asking has its own timer.
+func slowHooks(say func(string)) func(hook.Entry, *hook.Result) {
+	began := map[uint64]*time.Timer{}
+	return func(e hook.Entry, r *hook.Result) { // one call at a time
+		if r == nil {
+			text := fmt.Sprintf("%s hook: %s (at most %s)", e.Event, clip(cmp.Or(e.StatusMessage, e.Name), 60), e.Limit)
+			began[e.Asked] = time.AfterFunc(slowHook, func() { say(text) })
+			return
+		}
+		if timer := began[e.Asked]; timer != nil {
+			timer.Stop()
+			delete(began, e.Asked)
+		}
+	}
 }
 
 // matches judges the "if" of a hook as a rule that would deny.

@@ -76,7 +76,7 @@ func prepare(w *world, o *options) (*setup, error) {
 		}
 	}
 	s.lookBack(w)
-	system, notes := systemPrompt(w, o.print)
+	system, notes := systemPrompt(w, o.print, o.mcp.trust)
 	s.config.System, s.notes = system, append(s.notes, notes...)
 	s.config.MaxTurns, s.config.RefusalModel = o.maxTurns, o.refusal
 	s.config.Build, s.config.Dir = Version(), w.Dir

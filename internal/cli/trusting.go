@@ -33,8 +33,8 @@ func ownSettings(dir string) (paths []string) {
 // settleTrust decides whether the folder's own settings count: by the flag, by
 // what a person said before about the same files, or by asking.
 func (o *options) settleTrust(w *world) {
-	paths := ownSettings(w.Dir)
-	if o.mcp.trust || len(paths) == 0 {
+	paths, links := ownSettings(w.Dir), outerLinks(w.Dir)
+	if o.mcp.trust || len(paths)+len(links) == 0 {
 		return
 	}
 	o.mcp.own = map[string]ownFile{}
@@ -42,7 +42,7 @@ func (o *options) settleTrust(w *world) {
 		data, err := readServers(path)
 		o.mcp.own[path] = ownFile{data, err}
 	}
-	record, digest := trustRecord(w), digestOf(paths, o.mcp.own)
+	record, digest := trustRecord(w), digestOf(paths, o.mcp.own, links)
 	if known, err := os.ReadFile(record); err == nil && record != "" && strings.TrimSpace(string(known)) == digest {
 		o.mcp.trust = true
 		return
@@ -50,7 +50,12 @@ func (o *options) settleTrust(w *world) {
 	if o.print || !w.Terminal {
 		return // what is not used is told where it would be read
 	}
-	fmt.Fprintf(w.Stderr, "This folder has settings of its own, which can run programs:\n  %s\n", strings.Join(paths, "\n  "))
+	if len(paths) > 0 {
+		fmt.Fprintf(w.Stderr, "This folder has settings of its own, which can run programs:\n  %s\n", strings.Join(paths, "\n  "))
+	}
+	if len(links) > 0 {
+		fmt.Fprintf(w.Stderr, "It has instructions that are links out of it, which the model would read:\n  %s\n", strings.Join(links, "\n  "))
+	}
 	fmt.Fprint(w.Stderr, "Say y once you have read them; without them it goes on, too. Use them? [y/N] ")
 	line, err := bufio.NewReaderSize(io.LimitReader(w.Stdin, 100), 16).ReadString('\n')
 	if err != nil {
@@ -80,13 +85,16 @@ func trustRecord(w *world) string {
 	return filepath.Join(w.stateDir(), "trusted", fmt.Sprintf("%x", sha256.Sum256([]byte(w.Dir)))[:32])
 }
 
-// digestOf changes when one of the files does: who trusted a file did not trust
-// another one.
-func digestOf(paths []string, own map[string]ownFile) string {
+// digestOf changes when one of the files does, or where a link leads: who trusted
+// a file did not trust another one.
+func digestOf(paths []string, own map[string]ownFile, links []string) string {
 	h := sha256.New()
 	for _, path := range paths {
 		f := own[path]
 		fmt.Fprintf(h, "%s\x00%v\x00%d\x00%s", path, f.err, len(f.data), f.data)
+	}
+	for _, link := range links {
+		fmt.Fprintf(h, "link\x00%s", link)
 	}
 	return fmt.Sprintf("%x", h.Sum(nil))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/daruma-agent/daruma"
 	"github.com/daruma-agent/daruma/hook"
 	"github.com/daruma-agent/daruma/loop"
+	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/session"
 	"github.com/daruma-agent/daruma/tool"
 )
@@ -147,5 +148,45 @@ func TestDeferOverACrash(t *testing.T) {
 		if want := map[bool]int{true: 1}[waits]; again != want {
 			t.Errorf("behind %s it ran %d times in the third life, not %d", e.Type(), again, want)
 		}
+	}
+}
+
+// TestDeferSurvivesAHook that ends the run before the call is decided about: the
+// call still waits, and the prompt is not lost.
+func TestDeferSurvivesAHook(t *testing.T) {
+	answer := &message.Message{ID: "m2", Role: message.Assistant, Blocks: []message.Block{{Type: message.ToolUse, ID: "t1", Name: "Read", Input: []byte(`{"file_path":"a"}`)}}}
+	h := session.Fold([]session.Event{
+		{Seq: 1, Session: "story", Run: 1, Body: &session.Message{Message: message.NewText("m1", "Do the task.")}},
+		{Seq: 2, Session: "story", Run: 1, Body: &session.Commit{Attempt: 1, Message: answer}},
+		{Seq: 3, Session: "story", Run: 1, Body: &session.End{Reason: loop.ToolDeferred, IsError: true, Deferred: &session.Deferred{ID: "t1", Name: "Read", Input: []byte(`{"file_path":"a"}`)}}},
+	})
+	for life, hooks := range []func(*daruma.Config){
+		hooked(t, map[hook.Event]string{hook.SessionStart: says(`{"continue":false,"stopReason":"closed"}`)}), func(*daruma.Config) {},
+	} {
+		var end *session.End
+		synctest.Test(t, func(t *testing.T) {
+			agent, finish := simulated(t, "model\n  rule done\n    say \"Good.\"\n", func(cfg *daruma.Config) {
+				hooks(cfg)
+				deferring(cfg)
+				cfg.History = h
+			})
+			for e, err := range agent.Run(t.Context(), []string{"Go on.", "And more."}[life]) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				end, _ = e.Body.(*session.End)
+			}
+			finish()
+		})
+		if want := []loop.Reason{loop.HookStopped, loop.Completed}[life]; end.Reason != want || h.PutOff() != (life == 0) {
+			t.Errorf("life %d ended with %s, a call waits: %v", life+1, end.Reason, h.PutOff())
+		}
+	}
+	var texts []string
+	for _, m := range h.Messages {
+		texts = append(texts, m.PlainText())
+	}
+	if got := strings.Join(texts, "|"); !strings.HasSuffix(got, "|Go on.|And more.|Good.") {
+		t.Errorf("the conversation: %s", got)
 	}
 }

@@ -51,6 +51,12 @@ func (r *run) finish(step loop.Step) {
 		Took: time.Since(r.began), API: r.bill.api, Total: r.bill.total, Wasted: r.bill.waste,
 		Recovered: r.healed, Denials: r.denials, Next: nextStep(step.Reason), Name: r.history.Name,
 	}
+	if r.putOff { // it still waits, and the prompt was not said
+		end.Deferred = r.history.End.Deferred
+		if r.prompt != "" {
+			r.emit(&session.Prompt{Text: r.prompt, State: session.PromptQueued})
+		}
+	}
 	if step.Reason == loop.ToolDeferred {
 		end.Deferred, end.Stop = r.deferred, string(loop.ToolDeferred)
 	}

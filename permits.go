@@ -59,6 +59,13 @@ func (r *run) askedInTurn(ask permission.AskFunc) permission.AskFunc {
 				return permission.Answer{}, errors.New("meanwhile it was forbidden")
 			}
 		}
-		return ask(ctx, q)
+		answer, err := ask(ctx, q)
+		// What holds from now on does so before the next one is asked.
+		if always := answer.Remember; err == nil && ctx.Err() == nil && answer.Behavior == permission.Allow && answer.Input == nil && len(always) > 0 {
+			if r.cfg.permits.apply(permission.Remember(always)) == nil {
+				answer.Remember = nil
+			}
+		}
+		return answer, err
 	}
 }

@@ -78,7 +78,6 @@ func (r *run) runTools() loop.Outcome {
 		r.skip(blocks, submittedMeanwhile)
 	}
 	if outcome.Cause == loop.ByShutdown {
-		r.keepPrompt()
 		return outcome // a resume must see which calls are in doubt (R88)
 	}
 	if r.deferred != nil && outcome.Kind != loop.ToolsDone {
@@ -86,7 +85,6 @@ func (r *run) runTools() loop.Outcome {
 		r.skip(made, "This call was not run: a hook put it off, and the run was ended.")
 	}
 	if r.deferred != nil {
-		r.keepPrompt()
 		return loop.Outcome{Kind: loop.ToolsDeferred}
 	}
 	if outcome.Kind == loop.ToolsDone && all.ran == 0 && len(ids) > 0 {
@@ -97,22 +95,12 @@ func (r *run) runTools() loop.Outcome {
 	if r.putOff {
 		r.putOff = false
 		r.passOn()
-		if o := r.prompted(); outcome.Kind == loop.ToolsDone || outcome.Kind == loop.Repeated {
-			if o.Kind == loop.Aborted {
-				return o
-			}
+		if o := r.prompted(); o.Kind == loop.Aborted && (outcome.Kind == loop.ToolsDone || outcome.Kind == loop.Repeated) {
+			return o
 		}
 	}
 	r.passOn()
 	return outcome
-}
-
-// keepPrompt keeps the prompt of a run that ends before it could be said, since
-// a call that was put off still waits.
-func (r *run) keepPrompt() {
-	if r.putOff && r.prompt != "" {
-		r.emit(&session.Prompt{Text: r.prompt, State: session.PromptQueued})
-	}
 }
 
 // cutBy lets a prompt that does not want to wait end what stop ends: calls that

@@ -74,7 +74,8 @@ func TestTaskStopEndsTheTree(t *testing.T) {
 		b := open(t, way, witness(t))
 		mark := fmt.Sprintf("300.%d", time.Now().UnixNano())
 		id, path := b.background("setsid sleep " + mark + " & (setsid sleep " + mark + " &); trap '' TERM; echo ready; while :; do sleep 0.1; done")
-		for limit := time.Now().Add(20 * time.Second); time.Now().Before(limit) && len(withArgument(t, mark)) < 3; {
+		ready := func() bool { data, _ := os.ReadFile(path); return len(data) > 0 }
+		for limit := time.Now().Add(20 * time.Second); time.Now().Before(limit) && (len(withArgument(t, mark)) < 3 || !ready()); {
 			time.Sleep(10 * time.Millisecond)
 		}
 		got, o := b.task("TaskStop", in{"task_id": id})

@@ -119,6 +119,7 @@ type Config struct {
 	Dir     string              // working directory, for the journal
 	Servers []session.Server    // MCP servers, for the journal
 	Sandbox string              // what keeps commands in bounds, for the journal
+	Life    string              // mark of what this process starts, for the journal
 
 	parent  string   // session of the agent above this one …
 	depth   int      // … at which level it is …

@@ -38,13 +38,13 @@ func (r *run) finish(step loop.Step) {
 	if step.Reason == loop.Refusal {
 		r.leaveOut()
 	}
-	for _, text := range r.takeQueued() {
-		r.emit(&session.Prompt{Text: text, State: session.PromptQueued}) // typed, not answered: it is kept
-	}
 	if step.Reason == loop.Completed {
 		for _, text := range r.taken {
 			r.emit(&session.Prompt{Text: text, State: session.PromptCompleted})
 		}
+	}
+	for _, text := range r.takeQueued() {
+		r.emit(&session.Prompt{Text: text, State: session.PromptQueued}) // typed, not answered: it is kept
 	}
 	end := &session.End{
 		Reason: step.Reason, IsError: step.Reason.IsError(), Text: joinParts(r.parts), Stop: r.stopped, Turns: r.turn,

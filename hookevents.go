@@ -115,6 +115,8 @@ func (r *run) admit(text string) bool {
 	}
 	if !out.SuppressPrompt || len(r.context) == 0 {
 		r.say(message.NewText(r.history.NextID(), text))
+	} else {
+		r.emit(&session.Prompt{Text: text, State: session.PromptCompleted}) // it waits no more
 	}
 	r.passOn()
 	return true

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/daruma-agent/daruma/failure"
+	"github.com/daruma-agent/daruma/hook"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/model"
@@ -44,6 +45,7 @@ type run struct {
 	opening      []session.Event // written before the run could begin, not shown yet
 	opens        bool            // it is the first of this agent …
 	unprompted   bool            // … and nobody gave a prompt
+	kept         bool            // the prompt waits in the session, as hooks are asked first
 	turn         int
 	state        loop.State
 	pending      *attempt       // answered, but not yet committed, kept or taken back
@@ -106,10 +108,14 @@ func (a *Agent) begin(ctx context.Context, prompt string, goOn bool, yield func(
 		cancel(nil)
 		return nil, ErrRunning
 	}
+	if prompt == "" && a.blank() {
+		cancel(nil)
+		return nil, ErrEmpty
+	}
 	r.number = a.history.Runs + 1
 	r.bill.purse = cmp.Or(a.cfg.purse, &purse{})
 	r.state = a.core.NextRun(a.state)
-	if err := r.open(goOn); err != nil {
+	if err := r.open(prompt, goOn); err != nil {
 		cancel(nil)
 		return nil, err
 	}
@@ -117,9 +123,14 @@ func (a *Agent) begin(ctx context.Context, prompt string, goOn bool, yield func(
 	return r, nil
 }
 
+// blank reports whether nothing was said yet, and no hook could say anything.
+func (a *Agent) blank() bool {
+	return len(a.history.Messages) == 0 && len(a.history.Queued) == 0 && len(a.queued) == 0 && !a.cfg.Hooks.Any(hook.SessionStart)
+}
+
 // open writes the first events. They are the proof that the journal works, so
 // here a journal that never did is an error and not a notice.
-func (r *run) open(goOn bool) error {
+func (r *run) open(prompt string, goOn bool) error {
 	var first []session.Body
 	r.opens, r.unprompted = !r.started, goOn
 	if r.opens {
@@ -128,12 +139,17 @@ func (r *run) open(goOn bool) error {
 			Build: r.cfg.Build, Dir: r.cfg.Dir, Model: r.cfg.Models[0], Fallbacks: r.cfg.Models[1:],
 			Tools: r.cfg.Tools.Names(), Permission: r.mode(), Sandbox: r.cfg.Sandbox, Resumed: len(r.history.Messages) > 0,
 			PID: os.Getpid(), Host: host, Parent: r.cfg.parent, Servers: r.cfg.Servers,
+			Life: r.cfg.Life,
 		})
 	}
 	if r.cfg.Name != "" && !r.started && r.cfg.Name != r.history.Name {
 		first = append(first, &session.Name{Name: r.cfg.Name})
 	}
 	first = append(first, &session.RunStart{Continue: goOn})
+	r.kept = r.cfg.depth == 0 && prompt != "" && (r.cfg.Hooks.Any(hook.UserPromptSubmit) || r.opens && r.cfg.Hooks.Any(hook.SessionStart))
+	if r.kept { // hooks may take long, and the process may not live to their end
+		first = append(first, &session.Prompt{Text: prompt, State: session.PromptStarted})
+	}
 	for _, body := range first {
 		e := r.event(body)
 		err := r.write(e)
@@ -214,8 +230,12 @@ func (r *run) perform() {
 // prompted puts the prompts into the conversation.
 func (r *run) prompted() loop.Outcome {
 	prompts := slices.Clone(r.history.Queued) // typed in an earlier run, and never answered
-	if r.prompt != "" {
+	if r.prompt != "" && !r.kept {
 		prompts = append(prompts, r.prompt)
+	}
+	if len(prompts) == 0 && r.history.Answered() {
+		// In the view alone it would be gone when the answer is there.
+		r.say(message.NewSynthetic(r.history.NextID(), message.Resume))
 	}
 	admitted := len(prompts) == 0
 	for _, text := range prompts {

@@ -21,9 +21,10 @@ type Fix struct {
 const (
 	MissingResult = "No result of this call was recorded: the run was interrupted. " +
 		"It may or may not have taken effect; check before you repeat it."
-	emptyResult   = "(no output)"
-	missingStart  = "(The beginning of this conversation is not available.)"
-	resumeText    = "Continue from where you left off."
+	emptyResult  = "(no output)"
+	missingStart = "(The beginning of this conversation is not available.)"
+	// Resume asks for more where the conversation ends with an answer.
+	Resume        = "Continue from where you left off."
 	removedMedium = "[%s removed: %s]"
 )
 
@@ -340,7 +341,7 @@ func (r *repairer) ends() {
 	}
 	last := &r.turns[len(r.turns)-1]
 	if last.role == Assistant && !r.rules.AssistantLast {
-		t := syntheticTurn("resume-"+last.id(), resumeText)
+		t := syntheticTurn("resume-"+last.id(), Resume)
 		r.fix(&t, RuleLast, "a request to continue added")
 		r.turns = append(r.turns, t)
 	}

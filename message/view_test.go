@@ -118,7 +118,7 @@ var cases = []struct {
 		name:    "begins and ends with the assistant",
 		history: history(Assistant, bs{text("ok")}),
 		broken:  RuleFirst,
-		want:    history(User, bs{text(missingStart)}, Assistant, bs{text("ok")}, User, bs{text(resumeText)}),
+		want:    history(User, bs{text(missingStart)}, Assistant, bs{text("ok")}, User, bs{text(Resume)}),
 	},
 	{
 		name:    "nothing at all",

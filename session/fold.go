@@ -65,7 +65,7 @@ func (h *History) Apply(e Event) {
 		switch i := slices.Index(h.Queued, b.Text); {
 		case b.State == PromptQueued, b.State == PromptStarted:
 			h.Queued = append(h.Queued, b.Text)
-		case b.State == PromptRejected && i >= 0:
+		case i >= 0: // rejected, or done
 			h.Queued = slices.Delete(h.Queued, i, i+1)
 		}
 	case *Message:
@@ -176,6 +176,16 @@ func (h *History) compact(b *Compaction) {
 		}
 	}
 	h.Messages = next
+}
+
+// Answered reports whether the conversation ends with an answer.
+func (h *History) Answered() bool {
+	for _, m := range slices.Backward(h.Messages) {
+		if m.Failure == nil {
+			return m.Role == message.Assistant
+		}
+	}
+	return false
 }
 
 // Open returns the calls of the last answer that have no message with results

@@ -106,7 +106,7 @@ func foreign(e Event) Event {
 	switch b := e.Body.(type) {
 	case *Start:
 		own := *b
-		own.PID, own.Host = 0, ""
+		own.PID, own.Host, own.Life = 0, "", ""
 		e.Body = &own
 	case *Intent:
 		own := *b

@@ -25,6 +25,8 @@ type Journal struct {
 	behind [][]byte    // lines that wait for the disk, in order
 	bytes  int         // of these
 	dead   error       // why nothing can be written any more
+
+	abandoned bool // whoever wrote it last did not close it
 }
 
 // File is where a journal is written: an [os.File] that was opened for

@@ -33,6 +33,8 @@ func openJournal(path string, disk func(File) File) (*Journal, error) {
 		there, err := os.Stat(j.path)
 		return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, there)
 	}
+	_, err = os.Lstat(beside(path, signature))
+	j.abandoned = err == nil && j.size > 0
 	j.sign()
 	if j.size > 0 {
 		last := make([]byte, 1)
@@ -44,6 +46,10 @@ func openJournal(path string, disk func(File) File) (*Journal, error) {
 
 // Path is the file of the journal.
 func (j *Journal) Path() string { return j.path }
+
+// Abandoned reports whether the process that wrote the journal before this one
+// ended without closing it, as far as that can be seen.
+func (j *Journal) Abandoned() bool { return j.abandoned }
 
 // mostBehind bounds what waits for a disk that takes nothing, in bytes.
 const mostBehind = 64 << 20

@@ -216,14 +216,18 @@ func (s *setup) reopen(w *world, store session.Store, id string, wait time.Durat
 		if damaged > 0 {
 			s.notes = append(s.notes, fmt.Sprintf("%d damaged lines of the session were skipped", damaged))
 		}
-		s.endEarlierLife()
+		s.endEarlierLife(h, !j.Abandoned())
 		return nil
 	}
 }
 
 // fork goes on in a copy. What still runs for the parent is left alone: it is
 // the parent's.
+// What a dead one left behind is nobody's, and would disturb both.
 func (s *setup) fork(store session.Store, path string, o *options) (err error) {
+	if parent, err := session.Look(path); err == nil && parent.History.Running && !session.InUse(path) {
+		s.endEarlierLife(parent.History, false)
+	}
 	s.config.Journal, s.config.History, err = store.Fork(path, session.Fork{
 		ID: cmp.Or(o.wanted.id, newID()), Start: s.forkStart(idOf(path), store.Project),
 	})

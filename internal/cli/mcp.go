@@ -183,7 +183,7 @@ func (s *setup) startServers(w *world, o *options) error {
 	if cfg.TLS, err = serverRoots(w); err != nil {
 		return err
 	}
-	cfg.Hide = s.config.Redact.Known
+	cfg.Hide, cfg.Env = s.config.Redact.Known, s.marked(w, cfg.Env)
 	s.servers = mcp.Open(cfg)
 	s.patience = chatWait
 	if o.print {

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -49,7 +50,6 @@ func headless(w *world, o *options, s *setup) error {
 	}
 	s.tell = show.line
 	sig := onSignals(agent, show.line, nil)
-	defer sig.stop()
 	defer s.farewell(agent, "other")
 	out := newOutput(w, o, s)
 	events := agent.Run(context.Background(), o.prompt)
@@ -62,6 +62,9 @@ func headless(w *world, o *options, s *setup) error {
 	show.done()
 	if err != nil {
 		e := s.unwritable(w, err)
+		if errors.Is(err, daruma.ErrEmpty) {
+			e = fail(exitInput, "give a prompt", "nothing was said in this session yet")
+		}
 		out.stillborn(err, e)
 		return e
 	}
@@ -69,20 +72,18 @@ func headless(w *world, o *options, s *setup) error {
 		result.Session = s.session
 	}
 	exit := exitCode(result.Reason, result.Failure)
-	if signalled := sig.code(); signalled != 0 && result.IsError {
-		exit = signalled
-	}
 	halted := s.halted(result)
 	if halted != nil {
 		exit = halted.code
 	}
+	exit = sig.settle(exit)
 	if err := out.finish(result, exit); err != nil {
 		return fail(exitFailed, out.elsewhere(), "stdout cannot be written: %v", err)
 	}
 	switch {
 	case exit == exitOK:
 		return nil
-	case halted != nil:
+	case halted != nil && exit == halted.code:
 		return halted
 	}
 	return s.exitOf(result, exit)

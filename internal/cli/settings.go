@@ -170,7 +170,7 @@ func (s *setup) hooks(w *world, _ *options) error {
 		return nil
 	}
 	cfg.Match = s.matches
-	cfg.Env, cfg.ProjectDir, cfg.Hide = w.serverEnv(), w.Dir, s.config.Redact.Known
+	cfg.Env, cfg.ProjectDir, cfg.Hide = s.marked(w, w.serverEnv()), w.Dir, s.config.Redact.Known
 	cfg.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment}
 	cfg.OutputDir = filepath.Join(w.stateDir(), "outputs")
 	if s.scratch != "" {

@@ -48,14 +48,14 @@ type setup struct {
 }
 
 func (s *setup) close() {
-	if s.config.Journal != nil {
-		s.config.Journal.Close()
-	}
 	if s.workspace != nil {
 		s.workspace.Close()
 	}
 	if s.servers != nil {
 		s.servers.Close()
+	}
+	if s.config.Journal != nil { // last: who has the session next must find nothing of this process at work
+		s.config.Journal.Close()
 	}
 	if s.scratch != "" {
 		os.RemoveAll(s.scratch)
@@ -66,6 +66,7 @@ func (s *setup) close() {
 // is closed again when it fails.
 func prepare(w *world, o *options) (*setup, error) {
 	s := &setup{}
+	s.config.Life = newID()
 	o.settleTrust(w)
 	for _, step := range []func(*world, *options) error{
 		s.readSettings, s.permission, s.models, s.retries, s.wire, s.startServers, s.tools, s.agents, s.hooks, s.journal,
@@ -234,7 +235,7 @@ func (s *setup) tools(w *world, o *options) error {
 	}
 	cfg := builtin.Config{
 		Root: w.Dir, Dirs: absolute(w.Dir, o.dirs), Spill: spill, Hide: s.config.Redact.Known, Hidden: s.config.Permission.Hides,
-		Env: append(w.Env[:len(w.Env):len(w.Env)], "CI=true", "GIT_TERMINAL_PROMPT=0"),
+		Env: append(s.marked(w, w.Env), "CI=true", "GIT_TERMINAL_PROMPT=0"),
 		Web: &builtin.Web{AllowPrivate: o.webInside, Proxy: http.ProxyFromEnvironment, Agent: "daruma/" + Version()},
 	}
 	if err := s.bound(w, o, &cfg); err != nil {
@@ -263,28 +264,6 @@ func (w *world) stateDir() string {
 		return filepath.Join(home, ".local", "state", "daruma")
 	}
 	return ""
-}
-
-// endEarlierLife ends the commands that a process left behind which was killed:
-// whatever they still did would land in the middle of the new work.
-func (s *setup) endEarlierLife() {
-	if s.config.History == nil {
-		return
-	}
-	_, calls := s.config.History.Open()
-	for _, c := range calls {
-		in := s.config.History.Intents[c.ID]
-		if _, done := s.config.History.Results[c.ID]; done || in == nil || in.Group == 0 {
-			continue
-		}
-		found, stuck := builtin.EndLeft(in.Group, in.Started, 2*time.Second)
-		if found > 0 {
-			s.ended = append(s.ended, fmt.Sprintf("a %s command of the last time was still running and was ended", in.Name))
-		}
-		if len(stuck) > 0 {
-			s.ended = append(s.ended, fmt.Sprintf("processes %v of the last time could not be ended and may still change files", stuck))
-		}
-	}
 }
 
 func (s *setup) unwritable(w *world, err error) *exitError {

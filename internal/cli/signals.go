@@ -22,6 +22,8 @@ type signals struct {
 
 	mu   sync.Mutex
 	exit int
+	over bool // the run has told how it ended …
+	told int  // … with this code
 }
 
 // signalCodes are the exit codes, as shells know them.
@@ -53,13 +55,17 @@ func (s *signals) listen() {
 
 func (s *signals) take(sig os.Signal) {
 	s.mu.Lock()
-	again := s.exit != 0
-	s.exit = signalCodes[sig]
+	again, over, code := s.exit != 0, s.over, signalCodes[sig]
+	s.exit = code
+	if over {
+		code = s.told
+	}
 	s.mu.Unlock()
 	switch {
 	case again && sig != syscall.SIGHUP: // which a terminal and its shell may send both
 		s.commands.end()
-		os.Exit(signalCodes[sig])
+		os.Exit(code)
+	case over: // the process ends anyway, when what is open is closed
 	case sig == os.Interrupt && s.leave == nil:
 		s.say("interrupting; press Ctrl+C again to end at once")
 		s.agent.Interrupt()
@@ -79,6 +85,18 @@ func (s *signals) code() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.exit
+}
+
+// settle returns the code of a run that ended with code: that of a signal which
+// ended it, if one did. No later signal changes it, whatever is still to close.
+func (s *signals) settle(code int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if code != exitOK && s.exit != 0 {
+		code = s.exit
+	}
+	s.over, s.told = true, code
+	return code
 }
 
 func (s *signals) forget() {

@@ -19,4 +19,7 @@ func (c *command) launch(time.Time) (job, error) {
 // EndLeft finds nothing: no command can have been started.
 func EndLeft(int, time.Time, time.Duration) (found int, stuck []int) { return 0, nil }
 
+// EndMarked finds nothing for the same reason.
+func EndMarked(string, time.Duration) (found int, stuck []int) { return 0, nil }
+
 func keepOwner(*os.File, fs.FileInfo) {}

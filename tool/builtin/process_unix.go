@@ -31,6 +31,17 @@ func EndLeft(pgid int, start time.Time, grace time.Duration) (found int, stuck [
 	return t.end(grace)
 }
 
+// EndMarked ends every process that carries mark in its environment, and what
+// these have started, and tells what EndLeft tells. This process and those above
+// it stay, whatever they carry. Outside of Linux it finds nothing.
+func EndMarked(mark string, grace time.Duration) (found int, stuck []int) {
+	if mark == "" {
+		return 0, nil
+	}
+	t := tree{pgid: -1, token: mark, strict: true, spared: above()}
+	return t.end(grace)
+}
+
 // launch starts the command so that it waits to be let go. It carries the mark of
 // its start.
 func (c *command) launch(start time.Time) (job, error) {

@@ -18,6 +18,7 @@ type tree struct {
 	// strict is for numbers that are old: the system may have given them to
 	// others, so the session counts only if something in it carries the mark.
 	strict bool
+	spared map[int]bool   // processes that are none of it, whatever they carry
 	known  map[int]string // start times of those found before, by number
 }
 
@@ -38,7 +39,7 @@ func (t *tree) alive() []int {
 	for grew := true; grew; { // until no child is missed, in whatever order they come
 		grew = false
 		for i, p := range all {
-			if in[p.ID] || !marks[i] && !in[p.Parent] && t.known[p.ID] != p.Start && !(session && t.near(p)) {
+			if in[p.ID] || t.spared[p.ID] || !marks[i] && !in[p.Parent] && t.known[p.ID] != p.Start && !(session && t.near(p)) {
 				continue
 			}
 			in[p.ID], t.known[p.ID], grew = true, p.Start, true
@@ -46,6 +47,17 @@ func (t *tree) alive() []int {
 		}
 	}
 	return pids
+}
+
+// above are the processes that this one descends from, and itself.
+func above() map[int]bool {
+	out := map[int]bool{}
+	for pid := os.Getpid(); pid > 1 && !out[pid]; {
+		out[pid] = true
+		p, _ := keeper.LookUp(pid)
+		pid = p.Parent
+	}
+	return out
 }
 
 // near reports whether p is in the session or group of the command.

@@ -94,13 +94,9 @@ type Start struct {
 	Host       string   `json:"host,omitzero"`
 	Parent     string   `json:"parent,omitzero"` // session that this one was forked from
 	// Life is what everything that the process starts carries in its environment
-	// as [LifeVariable], so that what outlives it can be found.
+	// (see builtin.LifeVariable), so that what outlives it can be found.
 	Life string `json:"life,omitzero"`
 }
-
-// LifeVariable is the name of the mark of a process in the environment of what
-// it starts.
-const LifeVariable = "DARUMA_LIFE"
 
 // Server is an MCP server as it was at the start.
 type Server struct {

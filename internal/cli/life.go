@@ -22,11 +22,11 @@ const endGrace = 2 * time.Second
 // started it: by it, who goes on with the session finds what is left.
 func (s *setup) marked(w *world, env []string) []string {
 	mark := s.config.Life
-	if outer := w.env(session.LifeVariable); outer != "" {
+	if outer := w.env(builtin.LifeVariable); outer != "" {
 		mark = outer + ":" + mark
 	}
-	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, session.LifeVariable+"=") })
-	return append(env, session.LifeVariable+"="+mark)
+	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, builtin.LifeVariable+"=") })
+	return append(env, builtin.LifeVariable+"="+mark)
 }
 
 // endEarlierLife ends what the process left behind that worked on the session

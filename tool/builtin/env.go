@@ -29,6 +29,10 @@ const markVar = "DARUMA_CALL"
 // than it was judged: cd leads elsewhere, patterns match otherwise.
 var misleading = []string{"CDPATH", "GLOBIGNORE", "SHELLOPTS", "BASHOPTS"}
 
+// LifeVariable carries the mark of an agent's process to whatever it starts, so
+// that [EndMarked] finds what outlives it.
+const LifeVariable = "DARUMA_LIFE"
+
 // childEnv makes the environment of commands out of the given one.
 func childEnv(env, more []string, dir string) []string {
 	// A command has no terminal to be asked at; git must fail at once instead.
@@ -38,7 +42,7 @@ func childEnv(env, more []string, dir string) []string {
 		name, _, _ := strings.Cut(kv, "=")
 		secret := slices.Contains(secrets, name) || slices.Contains(more, name) ||
 			slices.ContainsFunc(secretPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
-		if (!secret || name == markVar) && name != "PWD" && name != "DARUMA" && !slices.Contains(misleading, name) {
+		if (!secret || name == markVar || name == LifeVariable) && name != "PWD" && name != "DARUMA" && !slices.Contains(misleading, name) {
 			out = append(out, kv)
 		}
 	}

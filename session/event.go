@@ -101,11 +101,14 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 		e.Body = &Unknown{Name: w.Type, Raw: w.Body.Clone()}
 		return nil
 	}
-	if err := json.Unmarshal(w.Body, body, options); err != nil {
-		return err
+	err := json.Unmarshal(w.Body, body, options)
+	switch {
+	case err == nil:
+		e.Body = body
+	case w.Version > Version: // it means something else by then
+		e.Body, err = &Unknown{Name: w.Type, Raw: w.Body.Clone()}, nil
 	}
-	e.Body = body
-	return nil
+	return err
 }
 
 // JSONOptions are the options with which the bodies of events are encoded, for

@@ -19,12 +19,13 @@ import (
 type Journal struct {
 	path   string
 	file   File
-	size   int64       // of the file, as far as it is known to be whole
-	torn   bool        // the file does not end with a line break
-	gone   func() bool // the file is no longer where it was
-	behind [][]byte    // lines that wait for the disk, in order
-	bytes  int         // of these
-	dead   error       // why nothing can be written any more
+	size   int64        // of the file, as far as it is known to be whole
+	torn   bool         // the file does not end with a line break
+	gone   func() bool  // the file is no longer where it was
+	length func() int64 // of the file, as it is; nil: nobody can tell
+	behind [][]byte     // lines that wait for the disk, in order
+	bytes  int          // of these
+	dead   error        // why nothing can be written any more
 
 	abandoned bool // whoever wrote it last did not close it
 }

@@ -33,25 +33,35 @@ func likeID(text string) bool {
 	return len(text) >= 6 && strings.Trim(text, "0123456789abcdef-") == ""
 }
 
-func (s Store) byID(id string) (string, error) { return s.glob(id, ".jsonl") }
-
-func (s Store) byBeginning(id string) (string, error) { return s.glob(id, "*.jsonl") }
-
-func (s Store) glob(id, rest string) (string, error) {
-	if strings.ContainsAny(id, "/\\*?[") {
+func (s Store) byID(id string) (string, error) {
+	if strings.ContainsAny(id, "/\\") {
 		return "", ErrNotFound
 	}
-	for _, dir := range []string{s.folder(), filepath.Join(s.Dir, "*")} {
-		found, _ := filepath.Glob(filepath.Join(dir, id+rest))
+	for _, dir := range append([]string{s.folder()}, s.projects()...) {
+		if path := filepath.Join(dir, id+".jsonl"); exists(path) {
+			return path, nil
+		}
+	}
+	return "", ErrNotFound
+}
+
+func (s Store) byBeginning(id string) (string, error) {
+	own := journals(s.folder(), id)
+	var all []string
+	for _, dir := range s.projects() {
+		all = append(all, journals(dir, id)...)
+	}
+	for _, found := range [][]string{own, all} {
 		if !IsChild(id) { // whoever means a sub-agent writes so
 			found = slices.DeleteFunc(found, func(path string) bool { return IsChild(filepath.Base(path)) })
 		}
-		if len(found) == 1 || len(found) > 1 && rest == ".jsonl" {
+		switch len(found) {
+		case 0:
+			continue
+		case 1:
 			return found[0], nil
 		}
-		if len(found) > 1 {
-			return "", fmt.Errorf("find session %q: %d sessions begin so; give more of the id", id, len(found))
-		}
+		return "", fmt.Errorf("find session %q: %w: %d begin so; give more of the id", id, ErrAmbiguous, len(found))
 	}
 	return "", ErrNotFound
 }
@@ -74,7 +84,7 @@ func (s Store) byName(name string) (string, error) {
 	case 1:
 		return found[0], nil
 	}
-	return "", fmt.Errorf("find session %q: %d sessions have this name; give the id", name, len(found))
+	return "", fmt.Errorf("find session %q: %w: %d have this name; give the id", name, ErrAmbiguous, len(found))
 }
 
 // nameOf is the name of the session at path; empty without one.

@@ -42,7 +42,7 @@ func TestFindByName(t *testing.T) {
 			t.Errorf("find %q = %s, %v; want %q", text, path, err, want)
 		}
 	}
-	if _, err := s.Find("twice"); err == nil || !strings.Contains(err.Error(), "2 sessions have this name") {
+	if _, err := s.Find("twice"); err == nil || !strings.Contains(err.Error(), "2 have this name") {
 		t.Errorf("a name that two sessions have: %v", err)
 	}
 }

@@ -17,6 +17,9 @@ var ErrLocked = errors.New("another process works on this session")
 // ErrNotFound says that there is no such session.
 var ErrNotFound = errors.New("no such session")
 
+// ErrAmbiguous says that more than one session is meant.
+var ErrAmbiguous = errors.New("more than one session is meant")
+
 // ErrExists says that there is a session of this ID already.
 var ErrExists = errors.New("there is a session of this id already")
 
@@ -36,15 +39,45 @@ type Summary struct {
 	Size     int64
 }
 
-// folder turns the project's path into a file name: readable, not reversible.
+// folder turns the project's path into a readable file name. Where the name alone
+// could be that of another path, a checksum of the path tells them apart: nobody
+// may go on with the session of another project.
 func (s Store) folder() string {
+	plain := true
 	name := strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {
 			return r
 		}
+		plain = plain && r == '/'
 		return '-'
 	}, s.Project)
-	return filepath.Join(s.Dir, name[max(0, len(name)-200):])
+	if plain && len(name) <= longestName {
+		return filepath.Join(s.Dir, name)
+	}
+	return filepath.Join(s.Dir, name[max(0, len(name)-longestName):]+"-"+Hash([]byte(s.Project))[:10])
+}
+
+// longestName is how much of a project's path the name of its folder holds.
+const longestName = 200
+
+// projects are the folders of all projects.
+func (s Store) projects() (dirs []string) {
+	entries, _ := os.ReadDir(s.Dir)
+	for _, e := range entries {
+		dirs = append(dirs, filepath.Join(s.Dir, e.Name()))
+	}
+	return dirs
+}
+
+// journals lists the journals in dir whose names begin so.
+func journals(dir, beginning string) (paths []string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), beginning) && strings.HasSuffix(e.Name(), ".jsonl") {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths
 }
 
 // Create starts the journal of a new session. No session of any project may
@@ -57,6 +90,9 @@ func (s Store) Create(id string) (*Journal, error) {
 	if errors.Is(err, ErrLocked) {
 		return nil, fmt.Errorf("create session %s: %w", id, ErrExists)
 	}
+	if err == nil && j.size > 0 { // somebody was quicker, and is done
+		return nil, errors.Join(fmt.Errorf("create session %s: %w", id, ErrExists), j.Close())
+	}
 	return j, err
 }
 
@@ -68,9 +104,8 @@ func (s Store) free(id string) error {
 	if id == "" || strings.ContainsAny(id, "/\\*?[") {
 		return fmt.Errorf("create session: %q is no id", id)
 	}
-	found, _ := filepath.Glob(filepath.Join(s.Dir, "*", id+".jsonl"))
-	for _, path := range found {
-		if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+	for _, dir := range s.projects() {
+		if info, err := os.Stat(filepath.Join(dir, id+".jsonl")); err == nil && info.Size() > 0 {
 			return fmt.Errorf("create session %s: %w", id, ErrExists)
 		}
 	}
@@ -139,22 +174,26 @@ func (s Store) List() ([]Summary, error) {
 }
 
 // Old returns the sessions of all projects on which nobody worked for longer
-// than age, oldest first, also those into which nothing was written.
-func (s Store) Old(age time.Duration, now time.Time) ([]Summary, error) {
-	paths, err := filepath.Glob(filepath.Join(s.Dir, "*", "*.jsonl"))
-	if err != nil {
-		return nil, fmt.Errorf("list sessions: %w", err)
-	}
+// than age, oldest first, also those into which nothing was written. That of a
+// sub-agent stays as long as the one that it belongs to.
+func (s Store) Old(age time.Duration, now time.Time) []Summary {
 	var out []Summary
-	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil && now.Sub(info.ModTime()) > age {
+	for _, dir := range s.projects() {
+		for _, path := range journals(dir, "") {
 			id := strings.TrimSuffix(filepath.Base(path), ".jsonl")
-			out = append(out, Summary{ID: id, Path: path, Modified: info.ModTime(), Size: info.Size()})
+			if parent, _, child := strings.Cut(id, childMark); child && exists(filepath.Join(dir, parent+".jsonl")) {
+				continue
+			}
+			if info, err := os.Stat(path); err == nil && now.Sub(info.ModTime()) > age {
+				out = append(out, Summary{ID: id, Path: path, Modified: info.ModTime(), Size: info.Size()})
+			}
 		}
 	}
 	slices.SortFunc(out, func(a, b Summary) int { return a.Modified.Compare(b.Modified) })
-	return out, nil
+	return out
 }
+
+func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
 
 // Latest returns the ID of the session of the project that was worked on last.
 func (s Store) Latest() (string, error) {

@@ -28,6 +28,13 @@ func openJournal(path string, disk func(File) File) (*Journal, error) {
 	j := &Journal{path: path, file: f, size: info.Size()}
 	if disk != nil {
 		j.file = disk(f)
+	} else {
+		j.length = func() int64 {
+			if now, err := f.Stat(); err == nil {
+				return now.Size()
+			}
+			return j.size
+		}
 	}
 	j.gone = func() bool {
 		there, err := os.Stat(j.path)
@@ -58,6 +65,10 @@ const mostBehind = 64 << 20
 // use: what is written to it, nobody finds.
 var ErrGone = errors.New("the file of the session is no longer where it was")
 
+// ErrShortened says that something else took events out of a journal that was in
+// use: what followed would stand behind a gap.
+var ErrShortened = errors.New("something else shortened the file of the session")
+
 // Append writes e with one write. It does not reach the disk before
 // [Journal.Sync]. An event that cannot be written leaves no trace in the file
 // and is kept: the next Append tries it again, before its own.
@@ -74,12 +85,30 @@ func (j *Journal) Append(e Event) error {
 		return j.die("write", fmt.Errorf("%d MB wait for the disk, and more are not kept", mostBehind>>20))
 	}
 	j.behind = append(j.behind, line)
+	if err := j.foreign(); err != nil {
+		return err
+	}
 	for len(j.behind) > 0 {
 		if err := j.write(j.behind[0]); err != nil {
 			return fmt.Errorf("write journal %s: %w", j.path, err)
 		}
 		j.bytes -= len(j.behind[0])
 		j.behind = j.behind[1:]
+	}
+	return nil
+}
+
+// foreign looks for what something else did to the file, which the lock should
+// have kept it from.
+func (j *Journal) foreign() error {
+	if j.length == nil {
+		return nil
+	}
+	switch n := j.length(); {
+	case n < j.size:
+		return j.die("write", ErrShortened)
+	case n > j.size: // what stands there now ends anyhow
+		j.size, j.torn = n, true
 	}
 	return nil
 }

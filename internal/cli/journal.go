@@ -145,6 +145,8 @@ func (s *setup) unopened(w *world, err error) error {
 	switch {
 	case errors.Is(err, session.ErrNotFound):
 		return fail(exitInput, "start a new one without --continue and --resume", "%v", err)
+	case errors.Is(err, session.ErrAmbiguous):
+		return fail(exitInput, hintList, "%v", err)
 	case errors.Is(err, session.ErrLocked):
 		return fail(exitInput, lockedHint(s.wanted), "%v", err)
 	case errors.Is(err, session.ErrExists):
@@ -214,7 +216,7 @@ func (s *setup) reopen(w *world, store session.Store, id string, wait time.Durat
 		}
 		s.config.Journal, s.config.History = j, h
 		if damaged > 0 {
-			s.notes = append(s.notes, fmt.Sprintf("%d damaged lines of the session were skipped", damaged))
+			s.notes = append(s.notes, count(damaged, "damaged line")+" of the session skipped")
 		}
 		s.endEarlierLife(h, !j.Abandoned())
 		return nil

@@ -176,7 +176,7 @@ func (w *world) doomed(ids []string, older string, all bool) ([]string, error) {
 	}
 	list, err := store.List()
 	if all {
-		list, err = store.Old(age, time.Now())
+		list, err = store.Old(age, time.Now()), nil
 	}
 	if err != nil {
 		return nil, fail(exitInput, "make the folder readable", "%v", err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -395,6 +396,11 @@ func (p *process) live(n int) (alive bool) {
 		d.dieAt = 0
 		if err := journal.Close(); err != nil && !d.dead {
 			p.t.Error(err)
+		}
+		if d.dead { // the dead cannot take their signature away
+			if err := os.WriteFile(strings.TrimSuffix(journal.Path(), ".jsonl")+".owner", []byte("a dead process"), 0o600); err != nil {
+				p.t.Error(err)
+			}
 		}
 	}()
 	wire := p.employ(journal, history)

@@ -53,7 +53,7 @@ func (r *run) finish(step loop.Step) {
 	}
 	if r.putOff { // it still waits, and the prompt was not said
 		end.Deferred = r.history.End.Deferred
-		if r.prompt != "" {
+		if r.prompt != "" && !r.kept {
 			r.emit(&session.Prompt{Text: r.prompt, State: session.PromptQueued})
 		}
 	}

@@ -381,7 +381,7 @@ func (r *run) settleEarlierLife() {
 			continue
 		}
 		text := "This call was not run: the run ended before it. Make it again if it is still needed."
-		if in := r.history.Intents[c.ID]; in != nil && in.Effect != string(tool.Pure) {
+		if r.history.Doubtful(c.ID) {
 			text = "The run ended while this call was in progress: it may have taken effect, in part or in full. " +
 				"Check what it did before you repeat it."
 		}

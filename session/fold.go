@@ -29,6 +29,7 @@ type History struct {
 	Tasks      []*Task // in the background, of whose end the model was not told
 	Running    bool    // the last run has no end
 	End        *End    // of the last run that has one
+	Unsure     bool    // the run that has no end may have gone on behind the last event
 
 	ids int // highest number in a message ID
 }
@@ -186,6 +187,13 @@ func (h *History) Answered() bool {
 		}
 	}
 	return false
+}
+
+// Doubtful reports whether a call without result may have taken effect: it began,
+// or nobody knows whether it did.
+func (h *History) Doubtful(call string) bool {
+	in := h.Intents[call]
+	return in == nil && h.Unsure || in != nil && in.Effect != pureEffect
 }
 
 // Open returns the calls of the last answer that have no message with results

@@ -33,6 +33,7 @@ func (s Store) Fork(path string, f Fork) (*Journal, *History, error) {
 		return nil, nil, fmt.Errorf("fork session: %w", err)
 	}
 	defer parent.Close()
+	unsure := InUse(path) || !exists(beside(path, signature)) // whoever works on it may be doing the calls
 	j, err := openJournal(s.path(f.ID)+".part", s.Disk)
 	if err != nil {
 		return nil, nil, fmt.Errorf("fork session: %w", err)
@@ -47,6 +48,7 @@ func (s Store) Fork(path string, f Fork) (*Journal, *History, error) {
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("fork session: %w", err), j.Close(), os.Remove(j.path), FilesOf(s.path(f.ID)).Remove())
 	}
+	h.Unsure = h.Running && unsure
 	return j, h, nil
 }
 

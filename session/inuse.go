@@ -45,8 +45,17 @@ func beside(path, ending string) string { return strings.TrimSuffix(path, ".json
 
 // sign says who holds the lock. It helps people only, so it may fail.
 func (j *Journal) sign() {
+	j.unsigned = false
 	host, _ := os.Hostname()
 	_ = os.WriteFile(beside(j.path, signature), fmt.Appendf(nil, "process %d on %s, since %s", os.Getpid(), host, time.Now().Format(time.DateTime)), 0o600)
+}
+
+// unsign takes that back, since the journal can no longer be written. Without a
+// signature a run that has no end was not cut off with its last event: it may have
+// gone on. Deleting a file works on a full disk, too.
+func (j *Journal) unsign() {
+	os.Remove(beside(j.path, signature))
+	j.unsigned = true
 }
 
 // Owner says which process works on the session at path, where and since when;

@@ -27,6 +27,8 @@ type Journal struct {
 	bytes  int          // of these
 	dead   error        // why nothing can be written any more
 
+	unsigned  bool // the file lacks events, and nobody may take it for all that happened
+	appended  bool // by this process
 	abandoned bool // whoever wrote it last did not close it
 }
 

@@ -40,8 +40,11 @@ func (h *History) Left() []LeftCall {
 		l := LeftCall{Call: c.ID, Name: c.Name, Input: c.Input, State: CallNotStarted}
 		if _, done := h.Results[c.ID]; done {
 			l.State = CallDone
-		} else if in := h.Intents[c.ID]; in != nil && in.Effect != pureEffect {
-			l.State, l.Effect, l.Started = CallInDoubt, in.Effect, in.Started
+		} else if h.Doubtful(c.ID) {
+			l.State = CallInDoubt
+			if in := h.Intents[c.ID]; in != nil {
+				l.Effect, l.Started = in.Effect, in.Started
+			}
 		} else if h.PutOff() {
 			l.State = CallPutOff
 		}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -28,7 +29,7 @@ func write(t *testing.T, s Store, id string, bodies ...Body) string {
 }
 
 func TestFindByName(t *testing.T) {
-	s := Store{Dir: t.TempDir(), Project: "/p"}
+	s := Store{Dir: filepath.Join(t.TempDir(), "st[a]te*?"), Project: "/p"}
 	write(t, s, "aaa111", &Name{Name: "the port"}, &Name{Name: "the new port"}, &Notice{})
 	write(t, s, "bbb222", &Name{Name: "aaa"})
 	write(t, s, "ccc333", &Name{Name: "twice"})
@@ -42,8 +43,25 @@ func TestFindByName(t *testing.T) {
 			t.Errorf("find %q = %s, %v; want %q", text, path, err, want)
 		}
 	}
-	if _, err := s.Find("twice"); err == nil || !strings.Contains(err.Error(), "2 have this name") {
+	if _, err := s.Find("twice"); !errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), "2 have this name") {
 		t.Errorf("a name that two sessions have: %v", err)
+	}
+}
+
+// TestFolders: no two projects share a folder, so nobody goes on with the session
+// of another one.
+func TestFolders(t *testing.T) {
+	long := strings.Repeat("/long", 60)
+	seen := map[string]string{}
+	for _, project := range []string{"/a/b", "/a-b", "/a_b", "/a.b", "/a b", "/项目", "/工程", "/é", long, "/x" + long, `C:\a`, "C:/a"} {
+		folder := Store{Dir: "/d", Project: project}.folder()
+		if other, ok := seen[folder]; ok || len(filepath.Base(folder)) > 255 {
+			t.Errorf("%q has the folder %s of %q", project, folder, other)
+		}
+		seen[folder] = project
+	}
+	if seen["/d/-a-b"] != "/a/b" {
+		t.Errorf("a plain path has no plain folder: %v", seen)
 	}
 }
 

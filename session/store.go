@@ -130,6 +130,7 @@ func (s Store) Open(id string) (*Journal, *History, int, error) {
 	if err != nil {
 		return nil, nil, 0, errors.Join(err, j.Close())
 	}
+	h.Unsure = h.Running && !j.Abandoned()
 	if h.Session == "" {
 		h.Session = strings.TrimSuffix(filepath.Base(path), ".jsonl")
 	}

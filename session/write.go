@@ -80,6 +80,7 @@ func (j *Journal) Append(e Event) error {
 	if j.dead != nil {
 		return j.dead
 	}
+	j.appended = true
 	if j.bytes += len(line); j.bytes > mostBehind {
 		j.behind = nil
 		return j.die("write", fmt.Errorf("%d MB wait for the disk, and more are not kept", mostBehind>>20))
@@ -90,7 +91,11 @@ func (j *Journal) Append(e Event) error {
 	}
 	for len(j.behind) > 0 {
 		if err := j.write(j.behind[0]); err != nil {
+			j.unsign()
 			return fmt.Errorf("write journal %s: %w", j.path, err)
+		}
+		if len(j.behind) == 1 && j.unsigned {
+			j.sign()
 		}
 		j.bytes -= len(j.behind[0])
 		j.behind = j.behind[1:]
@@ -149,6 +154,9 @@ func (j *Journal) Sync() error {
 
 // die ends the journal: what follows would stand behind a gap.
 func (j *Journal) die(what string, err error) error {
+	if !errors.Is(err, ErrGone) {
+		j.unsign()
+	}
 	j.dead = fmt.Errorf("%s journal %s: %w", what, j.path, err)
 	return j.dead
 }
@@ -159,7 +167,8 @@ func (j *Journal) Behind() bool { return j.dead != nil || len(j.behind) > 0 }
 // Close syncs and gives the lock back.
 func (j *Journal) Close() error {
 	err := j.Sync()
-	if !errors.Is(err, ErrGone) {
+	// Who did nothing with a session that somebody else left leaves it so.
+	if !errors.Is(err, ErrGone) && (j.appended || !j.abandoned) {
 		os.Remove(beside(j.path, signature))
 	}
 	return errors.Join(err, j.file.Close())

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/daruma-agent/daruma/fault"
+	"github.com/daruma-agent/daruma/message"
 )
 
 // built is the folder of the real binary, made by the first test that needs it.
@@ -218,6 +219,33 @@ func TestSignals(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestKilledInHook kills the real binary while a hook is asked about its first
+// prompt. Who goes on finds nothing of it at work, and the prompt is not lost;
+// nor is, afterwards, that more was asked for without a prompt.
+func TestKilledInHook(t *testing.T) {
+	t.Parallel() // it mostly waits
+	p := newPlace(t, build(t), signalScript)
+	hook := `{"hooks":{"UserPromptSubmit":[{"hooks":[{"type":"command","command":"[ -e started ] && exit; touch started; trap '' TERM; while :; do echo x >> ticks; sleep 0.05; done"}]}]}}`
+	cmd, _, _ := p.command("-p", "--settings", hook, "Finish it.")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.until("the hook runs", func() bool { return p.has("ticks") })
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if out := p.run(0, "-p", "--continue", "--settings", hook); !strings.Contains(out, "Good.") {
+		t.Errorf("the prompt is lost: %s", out)
+	}
+	if left := running(p.dir); left != "" {
+		t.Errorf("processes of the killed one are left:\n%s", left)
+	}
+	p.run(0, "-p", "--continue")
+	if journal, err := os.ReadFile(p.journals()[0]); err != nil || !strings.Contains(string(journal), message.Resume) {
+		t.Errorf("what the model was told is not in the session: %v\n%s", err, journal)
+	}
+	p.whole()
 }
 
 // TestC250 lets the reader of stdout go away after the first line: the run ends

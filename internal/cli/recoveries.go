@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/daruma-agent/daruma/failure"
@@ -43,7 +45,10 @@ func printJSON(out io.Writer, v any) error {
 
 // written explains an error of writing to stdout.
 func written(err error) error {
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.EPIPE): // whoever read has enough, as head has: that is nothing to tell
+		return &exitError{code: exitFailed}
+	case err != nil:
 		return fail(exitFailed, "run it again", "stdout cannot be written: %v", err)
 	}
 	return nil

@@ -81,7 +81,7 @@ func (s listed) about() string {
 	if s.Name == "" {
 		return clip(s.Prompt, 60)
 	}
-	return "[" + s.Name + "] " + clip(s.Prompt, 60)
+	return "[" + clip(s.Name, 60) + "] " + clip(s.Prompt, 60)
 }
 
 func printList(out io.Writer, list []listed, older int) error {

@@ -61,7 +61,7 @@ func (s Store) byBeginning(id string) (string, error) {
 		case 1:
 			return found[0], nil
 		}
-		return "", fmt.Errorf("find session %q: %w: %d begin so; give more of the id", id, ErrAmbiguous, len(found))
+		return "", fmt.Errorf("find session %q: %d sessions begin so: %w", id, len(found), ErrAmbiguous)
 	}
 	return "", ErrNotFound
 }
@@ -84,7 +84,7 @@ func (s Store) byName(name string) (string, error) {
 	case 1:
 		return found[0], nil
 	}
-	return "", fmt.Errorf("find session %q: %w: %d have this name; give the id", name, ErrAmbiguous, len(found))
+	return "", fmt.Errorf("find session %q: %d sessions have this name: %w", name, len(found), ErrAmbiguous)
 }
 
 // nameOf is the name of the session at path; empty without one.

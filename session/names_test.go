@@ -43,7 +43,7 @@ func TestFindByName(t *testing.T) {
 			t.Errorf("find %q = %s, %v; want %q", text, path, err, want)
 		}
 	}
-	if _, err := s.Find("twice"); !errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), "2 have this name") {
+	if _, err := s.Find("twice"); !errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), "2 sessions have this name") {
 		t.Errorf("a name that two sessions have: %v", err)
 	}
 }

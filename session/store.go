@@ -18,7 +18,7 @@ var ErrLocked = errors.New("another process works on this session")
 var ErrNotFound = errors.New("no such session")
 
 // ErrAmbiguous says that more than one session is meant.
-var ErrAmbiguous = errors.New("more than one session is meant")
+var ErrAmbiguous = errors.New("give the whole id")
 
 // ErrExists says that there is a session of this ID already.
 var ErrExists = errors.New("there is a session of this id already")

@@ -45,7 +45,7 @@ type run struct {
 	opening      []session.Event // written before the run could begin, not shown yet
 	opens        bool            // it is the first of this agent …
 	unprompted   bool            // … and nobody gave a prompt
-	kept         bool            // the prompt waits in the session, as hooks are asked first
+	kept         bool            // the prompt waits in the session, as something comes before it
 	turn         int
 	state        loop.State
 	pending      *attempt       // answered, but not yet committed, kept or taken back
@@ -146,8 +146,10 @@ func (r *run) open(prompt string, goOn bool) error {
 		first = append(first, &session.Name{Name: r.cfg.Name})
 	}
 	first = append(first, &session.RunStart{Continue: goOn})
-	r.kept = r.cfg.depth == 0 && prompt != "" && (r.cfg.Hooks.Any(hook.UserPromptSubmit) || r.opens && r.cfg.Hooks.Any(hook.SessionStart))
-	if r.kept { // hooks may take long, and the process may not live to their end
+	asked := r.cfg.Hooks.Any(hook.UserPromptSubmit) || r.opens && r.cfg.Hooks.Any(hook.SessionStart)
+	_, left := r.history.Open()
+	r.kept = r.cfg.depth == 0 && prompt != "" && (asked || len(left) > 0)
+	if r.kept { // hooks, and what an earlier life left open, come first, and the process may not live to their end
 		first = append(first, &session.Prompt{Text: prompt, State: session.PromptStarted})
 	}
 	for _, body := range first {

@@ -249,7 +249,19 @@ func TestGolden(t *testing.T) {
 		tiny[name] = 0
 	}
 	rows := map[string][]failure.Kind{}
+	type sight struct { // what a row shows of an edge
+		phase    Action
+		withheld bool
+		out      Outcome
+		step     Step
+	}
+	seen := map[sight]bool{}
 	add := func(e edge) {
+		s := sight{e.from.Phase, e.from.Withheld != "", e.out, e.step}
+		if seen[s] {
+			return
+		}
+		seen[s] = true
 		name := e.out.Name()
 		if e.out.Kind == Unchanged {
 			name += withheld(e.from)

@@ -17,6 +17,7 @@ type claudeRecord struct {
 	Subtype   string  `json:"subtype"`
 	UUID      string  `json:"uuid"`
 	Parent    *string `json:"parentUuid"`
+	Time      string  `json:"timestamp"`
 	Logical   string  `json:"logicalParentUuid"`
 	Side      bool    `json:"isSidechain"`
 	Failed    bool    `json:"isApiErrorMessage"`
@@ -71,11 +72,8 @@ func readClaude(d *doc) *claude {
 		if r == nil || !r.linked() || r.Side != c.side {
 			continue
 		}
-		parent := ""
-		if r.Parent != nil {
-			parent = *r.Parent
-		}
-		c.tree.add(i, r.UUID, parent)
+		boundary := r.Subtype == "compact_boundary"
+		c.tree.add(node{line: i, id: r.UUID, time: r.Time, begins: r.Type != "assistant" && !r.results(), alone: boundary}, r.Parent)
 		c.recs = append(c.recs, r)
 	}
 	c.way = c.tree.chain(len(c.tree.nodes) - 1)
@@ -293,6 +291,9 @@ func (c *claude) structure() []Finding {
 	}
 	out = append(out, c.cacheMarks()...)
 	if len(out) == 0 {
+		out = c.hungBoundary()
+	}
+	if len(out) == 0 {
 		out = c.tree.faults(len(c.tree.nodes) - 1)
 	}
 	return append(out, c.brokenCompaction()...)
@@ -356,6 +357,24 @@ func (c *claude) brokenCompaction() []Finding {
 	})
 	f.Repair = "the thread goes on from before the compaction: nothing of it was summed up"
 	return []Finding{f}
+}
+
+// hungBoundary finds a boundary that hangs on another record. Claude Code reads
+// from the last boundary on, so that nothing is lost when it hangs on nothing.
+func (c *claude) hungBoundary() []Finding {
+	for _, n := range slices.Backward(c.way) {
+		if at := c.tree.nodes[n]; at.alone {
+			if at.parent == "" {
+				return nil
+			}
+			f := c.doc.finding(Claude, BrokenCompaction, at.line, "a compaction that hangs on record "+at.parent, func(p *plan) {
+				p.set(at.line, c.tree.path, []byte("null"))
+			})
+			f.Effect, f.Repair = "the conversation from before the compaction is read again", "it hangs on nothing, as every compaction"
+			return []Finding{f}
+		}
+	}
+	return nil
 }
 
 // lostKept finds records that the compaction would send again, and that are

@@ -67,7 +67,7 @@ func (x *examiner) ids(c pairing) {
 					"call %s is stored twice, word for word", b.ID)
 			case again:
 				x.find(DuplicateCall, e, at.line, x.rename(c, spot{i, j}, used[b.ID]), "call %s has the id of an earlier call", b.ID)
-			case !validID(b.ID):
+			case !validID(b.ID) || x.format == Codex && len(b.ID) > maxCodexID:
 				x.find(BadCallID, e, at.line, x.rename(c, spot{i, j}, 1), "call id %q", b.ID)
 			}
 		}
@@ -112,7 +112,7 @@ func (x *examiner) rename(c pairing, call spot, n int) func(*plan) {
 
 // allowed makes a name of what the API allows; empty stands for none.
 func allowed(name, empty string) string {
-	out := []byte(name[:min(len(name), 100)])
+	out := []byte(name[:min(len(name), maxCodexID-4)]) // room for a number
 	for i, b := range out {
 		if !idByte(b) {
 			out[i] = '_'
@@ -138,6 +138,9 @@ func (c *pairing) freeID(old string, n int) string {
 		}
 	}
 }
+
+// maxCodexID is what the Responses API takes of the id of a call.
+const maxCodexID = 64
 
 // validID holds the API's pattern for the ids of calls.
 func validID(id string) bool {

@@ -83,11 +83,8 @@ func readPi(d *doc, path string) *pi {
 				c.header = i
 			}
 		case r.ID != "":
-			parent := ""
-			if r.Parent != nil {
-				parent = *r.Parent
-			}
-			c.tree.add(i, r.ID, parent)
+			begins := r.Message == nil || r.Message.Role != "assistant" && r.Message.Role != "toolResult"
+			c.tree.add(node{line: i, id: r.ID, time: r.Time, begins: begins}, r.Parent)
 			c.recs = append(c.recs, r)
 		}
 	}

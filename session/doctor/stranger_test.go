@@ -55,9 +55,21 @@ var strange = []struct {
 		b.lines = append(slices.Delete(slices.Clone(b.lines), root, root+1), b.lines[root])
 	}},
 	{"all lines in reverse", OutOfOrder, []Format{Claude, Pi}, 0, func(b *broken) { slices.Reverse(b.lines) }},
-	{"a link to the beginning that was lost", WrongFirst, []Format{Claude, Pi}, 0, func(b *broken) {
+	{"a link to the beginning that was lost", MissingParent, []Format{Claude, Pi}, 0, func(b *broken) {
 		_, parent := b.parentPath()
 		b.set(b.spots.think, parent, `null`)
+	}},
+	{"a link of a result that was lost", MissingParent, []Format{Claude, Pi}, 0, func(b *broken) {
+		_, parent := b.parentPath()
+		b.set(b.spots.result, parent, `null`)
+	}},
+	{"a link to a record without a name", MissingParent, []Format{Claude, Pi}, 0, func(b *broken) {
+		_, parent := b.parentPath()
+		b.set(b.spots.second, parent, `""`)
+	}},
+	{"an old result that moved to the end", OutOfOrder, []Format{Claude}, 0, func(b *broken) {
+		old := b.spots.results[1]
+		b.lines = append(slices.Delete(slices.Clone(b.lines), old, old+1), b.lines[old])
 	}},
 	{"a block of the user that the API does not know", UnknownBlock, []Format{Claude, Daruma}, 0, func(b *broken) {
 		content := paths[b.format].content

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -13,6 +14,9 @@ type node struct {
 	line   int
 	id     string
 	parent string // empty: a root
+	time   string // as the record tells it
+	begins bool   // it can be the beginning of a thread
+	alone  bool   // it is always the beginning of one
 }
 
 // tree is how Claude Code and pi keep a talk: each record names the one before
@@ -27,13 +31,18 @@ type tree struct {
 	path   string // where the parent stands
 }
 
-func (t *tree) add(line int, id, parent string) {
+// add appends a node. A link to nothing is null; one to a record without a name
+// leads nowhere.
+func (t *tree) add(at node, parent *string) {
 	if t.byID == nil {
 		t.byID, t.byLine = map[string]int{}, map[int]int{}
 	}
-	t.byID[id] = len(t.nodes)
-	t.byLine[line] = len(t.nodes)
-	t.nodes = append(t.nodes, node{line, id, parent})
+	if parent != nil {
+		at.parent = or(*parent, `""`)
+	}
+	t.byID[at.id] = len(t.nodes)
+	t.byLine[at.line] = len(t.nodes)
+	t.nodes = append(t.nodes, at)
 }
 
 // chain returns the nodes from the root to leaf. A circle ends it.
@@ -107,10 +116,50 @@ func (t *tree) strayed() []Finding {
 		}
 	}
 	if child < 0 || child == last {
-		return nil
+		return t.outdated()
 	}
 	what := fmt.Sprintf("record %s stands behind line %d, which hangs on it", t.nodes[last].id, t.doc.lines[t.nodes[child].line].no)
 	return []Finding{t.doc.finding(t.format, OutOfOrder, t.nodes[last].line, what, t.inOrder)}
+}
+
+// outdated finds a last record that is older than the end of a longer thread,
+// as happens when lines were put in another order: the agent would go on with
+// the older one.
+func (t *tree) outdated() []Finding {
+	deep := t.depths()
+	last := len(t.nodes) - 1
+	newest := last
+	for n, at := range t.nodes {
+		if at.time > t.nodes[newest].time && deep[n] > deep[last] {
+			newest = n
+		}
+	}
+	if newest == last || t.nodes[last].time == "" {
+		return nil
+	}
+	what := fmt.Sprintf("record %s is the last one, and older than the end of the thread in line %d", t.nodes[last].id, t.doc.lines[t.nodes[newest].line].no)
+	return []Finding{t.doc.finding(t.format, OutOfOrder, t.nodes[last].line, what, t.inOrder)}
+}
+
+// depths tells of each node how many stand above it. A circle ends the count.
+func (t *tree) depths() []int {
+	deep := make([]int, len(t.nodes))
+	for n := range t.nodes {
+		var up []int
+		at, ok := n, true
+		for ok && deep[at] == 0 && len(up) <= len(t.nodes) {
+			up = append(up, at)
+			at, ok = t.byID[t.nodes[at].parent]
+		}
+		base := 0
+		if ok {
+			base = deep[at]
+		}
+		for k, at := range slices.Backward(up) {
+			deep[at] = base + len(up) - k
+		}
+	}
+	return deep
 }
 
 // inOrder puts each record behind the one that it hangs on, and leaves the
@@ -128,13 +177,11 @@ func (t *tree) inOrder(p *plan) {
 			order = append(order, at)
 		}
 	}
-	// The longest thread ends the file, since that is where the agent goes on.
-	deep, end := make([]int, len(t.nodes)), -1
+	// The newest record ends the file, since that is where the agent goes on;
+	// of several, and where no times are told, the one with the longest thread.
+	deep, end := t.depths(), 0
 	for k, n := range order {
-		if up, ok := t.byID[t.nodes[n].parent]; ok {
-			deep[n] = deep[up] + 1
-		}
-		if end < 0 || deep[n] >= deep[order[end]] {
+		if was := order[end]; cmp.Or(cmp.Compare(t.nodes[n].time, t.nodes[was].time), cmp.Compare(deep[n], deep[was])) >= 0 {
 			end = k
 		}
 	}
@@ -182,6 +229,10 @@ func (t *tree) faults(leaf int) []Finding {
 		onWay[n] = true
 	}
 	for n, at := range t.nodes {
+		if at.parent == "" && onWay[n] && !at.begins && t.before(n) != "" {
+			what := fmt.Sprintf("record %s hangs on nothing, and cannot be the beginning of a conversation", at.id)
+			out = append(out, t.doc.finding(t.format, MissingParent, at.line, what, t.relink(n)))
+		}
 		if _, ok := t.byID[at.parent]; ok || at.parent == "" {
 			continue
 		}
@@ -251,7 +302,7 @@ func (t *tree) separate(p *plan, m, n int) {
 	old := t.nodes[n].id
 	id := t.newID(old, t.nodes[n].line)
 	p.set(t.nodes[n].line, t.idPath, quote(id))
-	if t.nodes[n].parent == t.nodes[m].parent || t.nodes[n].parent == old {
+	if !t.nodes[n].alone && (t.nodes[n].parent == t.nodes[m].parent || t.nodes[n].parent == old) {
 		p.set(t.nodes[n].line, t.path, quote(old))
 	}
 	for k := n + 1; k < len(t.nodes); k++ {

@@ -1,0 +1,51 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestNewestBranchStays holds that a file whose lines were put in another
+// order goes on with what was said last, not with the longest thread.
+func TestNewestBranchStays(t *testing.T) {
+	rows := map[Format]string{
+		Claude: `{"type":"user","uuid":"6f1a9d6e-1111-4222-8333-444455556666","parentUuid":%s,"isSidechain":false,"timestamp":"2027-01-01T00:00:00.000Z","message":{"role":"user","content":"I start again."}}`,
+		Pi:     `{"type":"message","id":"0badcafe","parentId":%s,"timestamp":"2027-01-01T00:00:00.000Z","message":{"role":"user","content":[{"type":"text","text":"I start again."}]}}`,
+	}
+	for format, row := range rows {
+		b := &broken{t: t, format: format, lines: everyday(t, format), spots: spots[format]}
+		_, parent := b.parentPath()
+		b.lines = append(b.lines, fmt.Sprintf(row, b.get(b.spots.second, parent)))
+		mustBeSound(t, open(t, "s.jsonl", b.data()))
+		slices.Reverse(b.lines)
+		f := open(t, "s.jsonl", b.data())
+		mustBeSound(t, f)
+		words := said(f.Healed())
+		if last := words[len(words)-1]; last != "I start again." {
+			t.Errorf("%s goes on from %q", format, last)
+		}
+	}
+}
+
+// TestBoundaryHangsOnNothing holds that a compaction stays the beginning of
+// what is sent, with a link of its own and after its id was used twice.
+func TestBoundaryHangsOnNothing(t *testing.T) {
+	lines := linesOf(t, Claude, "compacted")
+	at := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, `"compact_boundary"`) })
+	want := len(said(open(t, "s.jsonl", []byte(strings.Join(lines, "\n")+"\n")).Healed()))
+	first := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, `"parentUuid":null`) })
+	for path, like := range map[string]int{"/parentUuid": first + 2, "/uuid": first} {
+		b := &broken{t: t, format: Claude, lines: slices.Clone(lines)}
+		b.set(at, path, b.get(like, "/uuid"))
+		f := open(t, "s.jsonl", b.data())
+		if r := f.Report(); r.Sound {
+			t.Errorf("%s: %s", path, r)
+		}
+		mustBeSound(t, f)
+		if got := len(said(f.Healed())); got != want {
+			t.Errorf("%s: %d texts, want %d\n%s", path, got, want, f.Diff())
+		}
+	}
+}

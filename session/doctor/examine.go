@@ -60,11 +60,17 @@ func (x *examiner) blocks() {
 }
 
 func speaker(e *entry) string {
-	if e.msg.Role == message.Assistant {
+	switch e.msg.Role {
+	case message.Assistant:
 		return "model"
+	case developer:
+		return "developer"
 	}
 	return "user"
 }
+
+// developer is who says what is no part of the talk.
+const developer message.Role = "developer"
 
 // unlessForeign returns mend, or nothing when line stands in another file.
 func (x *examiner) unlessForeign(line int, mend func(*plan)) func(*plan) {

@@ -59,6 +59,19 @@ var strange = []struct {
 		_, parent := b.parentPath()
 		b.set(b.spots.think, parent, `null`)
 	}},
+	{"a record without its type", WrongShape, []Format{Codex}, 0, func(b *broken) { b.set(b.spots.prompt, "/type", `null`) }},
+	{"a record whose type is another thing", WrongShape, []Format{Codex}, 0, func(b *broken) { b.set(b.spots.result, "/type", `{"a":1}`) }},
+	{"words of the developer that are empty", EmptyText, []Format{Codex}, 0, func(b *broken) { b.set(2, "/payload/content/0/text", `" "`) }},
+	{"words of the developer that are a list", WrongShape, []Format{Codex}, 0, func(b *broken) { b.set(2, "/payload/content/0/text", `["a"]`) }},
+	{"an output that is null", WrongShape, []Format{Codex}, 1, func(b *broken) { b.set(b.spots.result, "/payload/output", `null`) }},
+	{"an output that is a number", WrongShape, []Format{Codex}, 1, func(b *broken) { b.set(b.spots.result, "/payload/output", `7`) }},
+	{"a prompt that is stored twice", DuplicateRecord, []Format{Codex}, 0, func(b *broken) {
+		b.lines = slices.Insert(slices.Clone(b.lines), b.spots.final, b.lines[b.spots.prompt])
+	}},
+	{"a call id of more than 64 characters", BadCallID, []Format{Codex}, 0, func(b *broken) {
+		b.set(b.spots.call, "/payload/call_id", string(quote(strings.Repeat("x", 65))))
+		b.set(b.spots.result, "/payload/call_id", string(quote(strings.Repeat("x", 65))))
+	}},
 	{"a link of a result that was lost", MissingParent, []Format{Claude, Pi}, 0, func(b *broken) {
 		_, parent := b.parentPath()
 		b.set(b.spots.result, parent, `null`)

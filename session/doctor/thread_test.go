@@ -49,3 +49,16 @@ func TestBoundaryHangsOnNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestCompactionStoredTwice holds that a copy of a compaction at the end of a
+// file of Codex does not take away what was said since.
+func TestCompactionStoredTwice(t *testing.T) {
+	lines := linesOf(t, Codex, "compacted")
+	at := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, `"type":"compacted"`) })
+	want := said(open(t, "s.jsonl", []byte(strings.Join(lines, "\n")+"\n")).Healed())
+	f := open(t, "s.jsonl", []byte(strings.Join(append(lines, lines[at]), "\n")+"\n"))
+	mustBeSound(t, f)
+	if got := said(f.Healed()); !slices.Equal(got, want) {
+		t.Errorf("%q\n%s", got, f.Report())
+	}
+}

@@ -22,6 +22,7 @@ type journal struct {
 	entries []entry
 	read    bool
 	stored  map[string]storedResult
+	results map[string]int  // lines of all results that were stored, by call
 	ids     map[string]bool // of messages
 	start   int             // line of the first session_start, or -1
 	running int             // line of the run_start without end, or -1
@@ -91,7 +92,7 @@ func (c *journal) talk() []entry {
 		return c.entries
 	}
 	c.read = true
-	c.stored, c.ids = map[string]storedResult{}, map[string]bool{}
+	c.stored, c.ids, c.results = map[string]storedResult{}, map[string]bool{}, map[string]int{}
 	for i, e := range c.events {
 		if e != nil {
 			c.apply(i, e)
@@ -120,8 +121,9 @@ func (c *journal) apply(line int, e *session.Event) {
 		c.add(b.Message, line, "/body/message/blocks")
 	case *session.Result:
 		c.stored[b.Call] = storedResult{b.Block, line}
+		c.results[b.Call] = line
 	case *session.Results:
-		c.results(b, line)
+		c.answers(b, line)
 	case *session.Compaction:
 		c.compacted(b, line)
 	}
@@ -144,7 +146,7 @@ func (c *journal) entry(m *message.Message, line int, path string) entry {
 }
 
 // results makes the message whose blocks came with events of their own.
-func (c *journal) results(b *session.Results, line int) {
+func (c *journal) answers(b *session.Results, line int) {
 	e := entry{msg: &message.Message{ID: b.ID, Role: message.User, Caller: b.Caller}, lines: []int{line}}
 	c.ids[b.ID] = true
 	for _, call := range b.Calls {
@@ -174,72 +176,6 @@ func (c *journal) compacted(b *session.Compaction, line int) {
 			c.entries = append(c.entries, e)
 		}
 	}
-}
-
-func (c *journal) structure() []Finding {
-	var out []Finding
-	known := map[string]bool{}
-	for i, l := range c.doc.lines {
-		if darumaEvent(l).bad {
-			shape := c.doc.misshapen(Daruma, i)
-			if out = append(out, shape...); len(shape) > 0 {
-				continue
-			}
-			out = append(out, c.doc.finding(Daruma, WrongShape, i, "an event whose fields are not what they should be", func(p *plan) { p.drop(i) }))
-			continue
-		}
-		if c.events[i] == nil {
-			continue
-		}
-		switch b := c.events[i].Body.(type) {
-		case *session.Message:
-			c.role(&out, known, b.Message, i)
-		case *session.Commit:
-			c.role(&out, known, b.Message, i)
-		case *session.Continue:
-			c.role(&out, known, b.Message, i)
-		case *session.Results:
-			known[b.ID] = true
-		case *session.Compaction:
-			for _, m := range b.New {
-				known[m.ID] = true
-			}
-			for _, id := range b.Order {
-				if !known[id] {
-					f := c.doc.finding(Daruma, BrokenCompaction, i, fmt.Sprintf("the compaction goes on with message %s, which is not in the journal", id), nil)
-					f.Severity, f.Effect = Risky, "daruma goes on without that message"
-					out = append(out, f)
-				}
-			}
-		}
-	}
-	return out
-}
-
-// role notes a message, and finds one that nobody can have said.
-func (c *journal) role(out *[]Finding, known map[string]bool, m *message.Message, line int) {
-	if m == nil {
-		return
-	}
-	known[m.ID] = true
-	if m.Role != message.User && m.Role != message.Assistant {
-		*out = append(*out, c.doc.finding(Daruma, WrongRole, line, fmt.Sprintf("a message with the role %q", m.Role), func(p *plan) {
-			p.set(line, "/body/message/role", quote(string(message.User)))
-		}))
-	}
-}
-
-func (c *journal) infos() []Finding {
-	var out []Finding
-	if c.start < 0 {
-		f := c.doc.finding(Daruma, MissingHeader, 0, "the journal has no session_start", nil)
-		f.Severity, f.Effect = Info, "daruma does not know the model and the folder of the session"
-		out = append(out, f)
-	}
-	if c.running >= 0 {
-		out = append(out, c.doc.finding(Daruma, Unfinished, c.running, "a run began here and has no end", nil))
-	}
-	return out
 }
 
 func (c *journal) seal(text []byte) []byte {
@@ -284,10 +220,14 @@ func (c *journal) answer(p *plan, i int, results []result) {
 	e := &c.entries[i]
 	m := &message.Message{ID: c.freshID("results", e.msg.ID), Role: message.User, Caller: e.msg.ID, Synthetic: true}
 	for _, r := range results {
-		block := message.TextResult(e.msg.Blocks[r.call].ID, outcomeUnknown(), true)
+		call := e.msg.Blocks[r.call].ID
+		block := message.TextResult(call, outcomeUnknown(), true)
+		if line, ok := c.results[call]; ok && !r.moved { // the message that was to hold it is missing
+			r.moved, r.at = true, place{line: line, path: "/body/block"}
+		}
 		if r.moved {
 			var was message.Block
-			if json.Unmarshal(rawAt(c.doc, r.at), &was, lax) == nil {
+			if json.Unmarshal(rawAt(c.doc, r.at), &was, lax) == nil && was.ToolUseID == call {
 				block = was
 			}
 		}

@@ -97,7 +97,7 @@ var rules = map[Rule]about{
 	Unanswered: {Breaks, "calls without result", "the API answers 400: tool_use ids were found without tool_result blocks immediately after", map[Format]string{
 		Claude: "Claude Code leaves the call out on resume, so the model does not know that it ran",
 		Codex:  "Codex says aborted on resume", Pi: "pi says no result provided on resume", Daruma: "daruma adds one when it sends",
-	}, "the call gets an error result that says that its outcome is unknown"},
+	}, "the call gets the result that the file still holds of it, else an error result that says that its outcome is unknown"},
 	WrongFirst: {Breaks, "the conversation does not begin with the user", "the API answers 400: the first message must use the user role", nil,
 		"where the beginning is in the file, the thread is linked to it again; else a first message is added that says that it is not available"},
 

@@ -3,8 +3,10 @@ package doctor
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,8 +20,12 @@ type shape []struct {
 	kind jsontext.Kind
 }
 
-// words is the kind of what may be a text or a list of blocks.
-const words jsontext.Kind = 'w'
+// Kinds that JSON does not have.
+const (
+	words     jsontext.Kind = 'w' // a text or a list of blocks
+	blockList jsontext.Kind = 'b' // a list of blocks
+	moment    jsontext.Kind = 'm' // a text that is a time
+)
 
 var shapes = map[Format]shape{
 	Claude: {
@@ -49,9 +55,27 @@ var shapes = map[Format]shape{
 		{"/payload/name", '"'}, {"/payload/call_id", '"'},
 		{"/payload/content/*", '{'}, {"/payload/content/*/type", '"'}, {"/payload/content/*/text", '"'},
 	},
-	Daruma: {
-		{"/v", '0'}, {"/seq", '0'}, {"/time", '"'}, {"/session", '"'}, {"/run", '0'}, {"/turn", '0'},
-	},
+	Daruma: slices.Concat(shape{
+		{"/v", '0'}, {"/seq", '0'}, {"/time", moment}, {"/session", '"'}, {"/run", '0'}, {"/turn", '0'}, {"/type", '"'}, {"/body", '{'},
+		{"/body/call", '"'}, {"/body/id", '"'}, {"/body/caller", '"'}, {"/body/calls", '['}, {"/body/calls/*", '"'}, {"/body/order/*", '"'},
+	}, darumaMessage("/body/message"), darumaMessage("/body/new/*"), darumaBlock("/body/block"), darumaBlock("/body/block/content/*")),
+}
+
+// darumaMessage is the shape of a message in a journal, darumaBlock that of one
+// of its blocks.
+func darumaMessage(at string) shape {
+	return slices.Concat(shape{
+		{at, '{'}, {at + "/id", '"'}, {at + "/role", '"'}, {at + "/model", '"'}, {at + "/caller", '"'}, {at + "/synthetic", 't'},
+		{at + "/failure", '{'}, {at + "/blocks", blockList},
+	}, darumaBlock(at+"/blocks/*"), darumaBlock(at+"/blocks/*/content/*"))
+}
+
+func darumaBlock(at string) shape {
+	return shape{
+		{at, '{'}, {at + "/type", '"'}, {at + "/text", '"'}, {at + "/signature", '"'}, {at + "/data", '"'}, {at + "/id", '"'}, {at + "/name", '"'},
+		{at + "/tool_use_id", '"'}, {at + "/is_error", 't'}, {at + "/content", blockList}, {at + "/model", '"'},
+		{at + "/media", '{'}, {at + "/media/type", '"'}, {at + "/media/data", '"'}, {at + "/media/url", '"'},
+	}
 }
 
 // misshapen finds the members of a line that are of another kind than readers
@@ -82,7 +106,7 @@ func (d *doc) misshapen(format Format, i int) []Finding {
 	return out
 }
 
-// spread gives the paths that a path with a star stands for, where they are.
+// spread gives the paths that a path with stars stands for, where they are.
 func spread(text []byte, path string) []string {
 	list, rest, star := strings.Cut(path, "/*")
 	if !star {
@@ -99,9 +123,7 @@ func spread(text []byte, path string) []string {
 	var out []string
 	for k := range items {
 		one := list + "/" + strconv.Itoa(k) + rest
-		if _, ok := locate(text, one); ok {
-			out = append(out, one)
-		}
+		out = append(out, spread(text, one)...)
 	}
 	return out
 }
@@ -113,6 +135,10 @@ func fits(value []byte, kind jsontext.Kind) bool {
 		return got == kind
 	case kind == words:
 		return got == '"' || got == '[' || got == 'n'
+	case kind == moment:
+		return got == 'n' || got == '"' && isTime(unquote(value))
+	case kind == blockList && got == '[':
+		return true
 	case got == 'f':
 		got = 't'
 	case got == 'n': // stands for a member that is missing
@@ -127,10 +153,12 @@ func fits(value []byte, kind jsontext.Kind) bool {
 func reshaped(value []byte, kind jsontext.Kind, format Format) []byte {
 	got := jsontext.Value(value).Kind()
 	switch {
-	case kind == words && got == '{' && bytes.Contains(value, []byte(`"type"`)):
+	case (kind == words || kind == blockList) && got == '{' && bytes.Contains(value, []byte(`"type"`)):
 		return append(append([]byte{'['}, value...), ']')
 	case kind == words:
 		return quote(string(value))
+	case kind == blockList && got == '"':
+		return append(append([]byte{'['}, textBlock("text", unquote(value))...), ']')
 	case kind == '"' && (got == '0' || got == 't' || got == 'f'):
 		return quote(string(value))
 	case kind == '"' && (got == '[' || got == '{'):
@@ -151,6 +179,11 @@ func reshaped(value []byte, kind jsontext.Kind, format Format) []byte {
 	return nil
 }
 
+func isTime(s string) bool {
+	_, err := time.Parse(time.RFC3339, s)
+	return err == nil
+}
+
 func kindName(kind jsontext.Kind) string {
 	switch kind {
 	case '"':
@@ -163,8 +196,10 @@ func kindName(kind jsontext.Kind) string {
 		return "true or false"
 	case '{':
 		return "an object"
-	case '[':
+	case '[', blockList:
 		return "a list"
+	case moment:
+		return "a time"
 	}
 	return "null"
 }

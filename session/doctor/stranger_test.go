@@ -72,6 +72,19 @@ var strange = []struct {
 		b.set(b.spots.call, "/payload/call_id", string(quote(strings.Repeat("x", 65))))
 		b.set(b.spots.result, "/payload/call_id", string(quote(strings.Repeat("x", 65))))
 	}},
+	{"a time that is none", WrongShape, []Format{Daruma}, 0, func(b *broken) { b.set(b.spots.final, "/time", `""`) }},
+	{"a signature that is a number", WrongShape, []Format{Daruma}, 0, func(b *broken) { b.set(b.spots.think, paths[Daruma].think+"/signature", `7`) }},
+	{"a number among the blocks", WrongShape, []Format{Daruma}, 0, func(b *broken) { b.splice(b.spots.final, follow, "/body/message/blocks/0", `7`) }},
+	{"an output without its list", WrongShape, []Format{Daruma}, 0, func(b *broken) {
+		b.set(b.spots.result, "/body/block/content", b.get(b.spots.result, "/body/block/content/0/text"))
+	}},
+	{"usage that cannot be read", WrongShape, []Format{Daruma}, 0, func(b *broken) { b.set(b.spots.final, "/body/spent", `[1]`) }},
+	{"an event without its type", WrongShape, []Format{Daruma}, 0, func(b *broken) { b.set(b.spots.final, "/type", `null`) }},
+	{"a result that does not name its call", WrongShape, []Format{Daruma}, 0, func(b *broken) { b.splice(b.spots.result, cut, "/body/block/tool_use_id", "") }},
+	{"the message of results is missing", Unanswered, []Format{Daruma}, 0, func(b *broken) {
+		end := b.spots.results[1] + 1
+		b.lines = slices.Delete(slices.Clone(b.lines), end, end+1)
+	}},
 	{"a link of a result that was lost", MissingParent, []Format{Claude, Pi}, 0, func(b *broken) {
 		_, parent := b.parentPath()
 		b.set(b.spots.result, parent, `null`)

@@ -179,7 +179,10 @@ func (c *journal) compacted(b *session.Compaction, line int) {
 }
 
 func (c *journal) seal(text []byte) []byte {
-	body, _ := splitChecksum(text)
+	body, sum := splitChecksum(text)
+	if at, ok := locate(text, "/crc"); ok && sum == nil { // a member was added behind it
+		body, _ = splitChecksum(cutValue(slices.Clone(text), at))
+	}
 	return append(slices.Clone(body), checksum(body)...)
 }
 
@@ -227,7 +230,7 @@ func (c *journal) answer(p *plan, i int, results []result) {
 		}
 		if r.moved {
 			var was message.Block
-			if json.Unmarshal(rawAt(c.doc, r.at), &was, lax) == nil && was.ToolUseID == call {
+			if json.Unmarshal(rawAt(c.doc, r.at), &was, lax) == nil && was.Type == message.ToolResult && was.ToolUseID == call {
 				block = was
 			}
 		}

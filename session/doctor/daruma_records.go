@@ -1,8 +1,10 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"sync"
 
 	"github.com/daruma-agent/daruma/message"
@@ -36,11 +38,13 @@ func (c *journal) structure() []Finding {
 				out = append(out, *f)
 			}
 		case *session.Result:
-			if b.Call != "" && b.Block.Type == message.ToolResult && b.Block.ToolUseID == "" {
-				out = append(out, c.doc.finding(Daruma, WrongShape, i, "the result of call "+b.Call+" does not name it", func(p *plan) {
+			block := rawAt(c.doc, place{line: i, path: "/body/block"})
+			if isObject(block) && b.Call != "" && (b.Block.Type != message.ToolResult || b.Block.ToolUseID == "") {
+				out = append(out, c.doc.finding(Daruma, WrongShape, i, "the result of call "+b.Call+" does not say what it is, or of which call", func(p *plan) {
+					p.set(i, "/body/block/type", quote(string(message.ToolResult)))
 					p.set(i, "/body/block/tool_use_id", quote(b.Call))
 				}))
-				out[len(out)-1].Repair = "it names its call"
+				out[len(out)-1].Repair = "it says so"
 			}
 		case *session.Message:
 			c.role(&out, known, b.Message, i)
@@ -63,7 +67,45 @@ func (c *journal) structure() []Finding {
 			}
 		}
 	}
+	if len(out) == 0 {
+		out = c.order()
+	}
 	return out
+}
+
+// order finds events that are stored twice, and events in another order than
+// they were written in: both their numbers and their times tell so.
+func (c *journal) order() []Finding {
+	var out []Finding
+	var lines []int
+	seen := map[string]bool{}
+	for i, e := range c.events {
+		if e == nil || e.Seq == 0 || e.Time.IsZero() {
+			continue
+		}
+		lines = append(lines, i)
+		text := string(c.doc.lines[i].text())
+		if _, compaction := e.Body.(*session.Compaction); seen[text] && compaction {
+			out = append(out, c.doc.finding(Daruma, DuplicateRecord, i, "a compaction that stands before it already, word for word", func(p *plan) { p.drop(i) }))
+			out[len(out)-1].Effect, out[len(out)-1].Repair = "it takes away all that was said since", "the copy is left out"
+		}
+		seen[text] = true
+	}
+	bySeq, byTime := slices.Clone(lines), slices.Clone(lines)
+	slices.SortStableFunc(bySeq, func(a, b int) int { return cmp.Compare(c.events[a].Seq, c.events[b].Seq) })
+	slices.SortStableFunc(byTime, func(a, b int) int {
+		return cmp.Or(c.events[a].Time.Compare(c.events[b].Time), cmp.Compare(c.events[a].Seq, c.events[b].Seq))
+	})
+	if len(out) > 0 || slices.Equal(bySeq, lines) || !slices.Equal(bySeq, byTime) {
+		return out
+	}
+	k := 0
+	for bySeq[k] == lines[k] {
+		k++
+	}
+	f := c.doc.finding(Daruma, OutOfOrder, lines[k], "from here on events are not in the order in which they were written", func(p *plan) { p.arrange(bySeq) })
+	f.Effect, f.Repair = "results lose their calls, and a compaction takes away what came after it", "they are put in order"
+	return []Finding{f}
 }
 
 // role notes a message, and finds one that nobody can have said.

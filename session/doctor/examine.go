@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/daruma-agent/daruma/message"
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -166,7 +167,7 @@ func (x *examiner) thinking(e *entry, b *message.Block, at place, remove func(*p
 	case x.strip:
 		x.find(RefusedThinking, e, at.line, remove, "thinking that is to be left out")
 	case b.Type == message.Thinking && b.Signature == "":
-		x.find(Unsigned, e, at.line, remove, "thinking without a signature")
+		x.find(Unsigned, e, at.line, remove, "thinking without a signature, or without its words")
 	case b.Type == message.RedactedThinking && b.Data == "":
 		x.find(Altered, e, at.line, remove, "hidden thinking without its data")
 	case b.Type == message.Thinking && x.altered(b.Signature):
@@ -350,7 +351,12 @@ func (x *examiner) unserved(e *entry, j int) bool {
 
 // asText keeps what a block said that cannot be sent.
 func asText(b *message.Block) string {
-	if b.Type == "" {
+	if text := struct {
+		Text string `json:"text"`
+	}{b.Text}; b.Type == "" {
+		if json.Unmarshal(b.Raw, &text, lax) == nil && strings.TrimSpace(text.Text) != "" || len(b.Raw) == 0 && text.Text != "" {
+			return text.Text
+		}
 		return "[a block that cannot be read: " + clip(string(b.Raw), 4*shownMost) + "]"
 	}
 	return fmt.Sprintf("[%s: %s]", b.Type, clip(string(b.Raw), 4*shownMost))

@@ -47,7 +47,7 @@ type piRecord struct {
 type piBlock struct {
 	Type      string         `json:"type"`
 	Text      string         `json:"text"`
-	Thinking  string         `json:"thinking"`
+	Thinking  *string        `json:"thinking"`
 	Signature string         `json:"thinkingSignature"`
 	Redacted  bool           `json:"redacted"`
 	ID        string         `json:"id"`
@@ -153,7 +153,10 @@ func (r *piRecord) block(raw jsontext.Value, model string) message.Block {
 	case "text":
 		return message.Block{Type: message.Text, Text: w.Text, Model: model}
 	case "thinking":
-		b := message.Block{Type: message.Thinking, Text: w.Thinking, Signature: w.Signature, Model: model}
+		b := message.Block{Type: message.Thinking, Model: model}
+		if w.Thinking != nil { // without its words the signature is of no use
+			b.Text, b.Signature = *w.Thinking, w.Signature
+		}
 		if w.Redacted {
 			b = message.Block{Type: message.RedactedThinking, Data: w.Signature, Model: model}
 		}

@@ -71,6 +71,24 @@ func (p *plan) insert(line int, text []byte) {
 	c.after = append(c.after, text)
 }
 
+// arrange puts lines into an order. What has to go in front of lines that stand
+// before it moves there; all others stay where they are.
+func (p *plan) arrange(order []int) {
+	anchor := len(p.doc.lines)
+	var moved [][]int // with the line that they come before, backwards
+	for _, n := range slices.Backward(order) {
+		if n < anchor {
+			anchor = n
+			continue
+		}
+		moved = append(moved, []int{n, anchor})
+	}
+	for _, m := range slices.Backward(moved) {
+		p.insert(m[1]-1, p.doc.lines[m[0]].text())
+		p.at(m[0]).whole = [][]byte{}
+	}
+}
+
 func (p *plan) set(line int, path string, value []byte) { p.splice(line, splice{set, path, value}) }
 
 func (p *plan) cut(line int, path string) { p.splice(line, splice{op: cut, path: path}) }

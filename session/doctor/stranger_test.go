@@ -85,6 +85,17 @@ var strange = []struct {
 		end := b.spots.results[1] + 1
 		b.lines = slices.Delete(slices.Clone(b.lines), end, end+1)
 	}},
+	{"a result that lost its type", WrongShape, []Format{Daruma}, 0, func(b *broken) { b.set(b.spots.result, "/body/block/type", `7`) }},
+	{"an event of results whose type is an object", WrongShape, []Format{Daruma}, 0, func(b *broken) { b.set(b.spots.result+1, "/type", `{}`) }},
+	{"a text block without type", WrongShape, []Format{Claude, Pi, Daruma}, 0, func(b *broken) {
+		b.splice(b.spots.final, cut, paths[b.format].content+"/0/type", "")
+	}},
+	{"thinking without its words", Unsigned, []Format{Claude, Pi}, 0, func(b *broken) { b.splice(b.spots.think, cut, paths[b.format].think+"/thinking", "") }},
+	{"thinking whose words are a list", Unsigned, []Format{Claude, Pi}, 0, func(b *broken) { b.set(b.spots.think, paths[b.format].think+"/thinking", `[1]`) }},
+	{"events in another order", OutOfOrder, []Format{Daruma}, 0, func(b *broken) { slices.Reverse(b.lines) }},
+	{"two events that changed places", OutOfOrder, []Format{Daruma}, 0, func(b *broken) {
+		b.lines[b.spots.result], b.lines[b.spots.result+1] = b.lines[b.spots.result+1], b.lines[b.spots.result]
+	}},
 	{"a link of a result that was lost", MissingParent, []Format{Claude, Pi}, 0, func(b *broken) {
 		_, parent := b.parentPath()
 		b.set(b.spots.result, parent, `null`)

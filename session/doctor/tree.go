@@ -186,22 +186,10 @@ func (t *tree) inOrder(p *plan) {
 		}
 	}
 	order = append(slices.Delete(slices.Clone(order), end, end+1), order[end])
-	// What has to go in front of records that stand before it moves there; all
-	// others stay where they are.
-	anchor := len(t.nodes)
-	var moved [][]int // with the node that they come before, backwards
-	for _, n := range slices.Backward(order) {
-		if n < anchor {
-			anchor = n
-			continue
-		}
-		moved = append(moved, []int{n, anchor})
+	for k, n := range order {
+		order[k] = t.nodes[n].line
 	}
-	for _, m := range slices.Backward(moved) {
-		from, to := t.nodes[m[0]].line, t.nodes[m[1]].line
-		p.insert(to-1, t.doc.lines[from].text())
-		p.at(from).whole = [][]byte{}
-	}
+	p.arrange(order)
 }
 
 func idOrNull(id string) []byte {

@@ -10,7 +10,7 @@ import (
 type wire struct {
 	Type      string         `json:"type"`
 	Text      string         `json:"text"`
-	Thinking  string         `json:"thinking"`
+	Thinking  *string        `json:"thinking"`
 	Signature string         `json:"signature"`
 	Data      string         `json:"data"`
 	ID        string         `json:"id"`
@@ -43,7 +43,9 @@ func wireBlock(raw jsontext.Value, model string) message.Block {
 	case message.Text:
 		b.Text = w.Text
 	case message.Thinking:
-		b.Text, b.Signature = w.Thinking, w.Signature
+		if w.Thinking != nil { // without its words the signature is of no use
+			b.Text, b.Signature = *w.Thinking, w.Signature
+		}
 	case message.RedactedThinking:
 		b.Data = w.Data
 	case message.ToolUse:

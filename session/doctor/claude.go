@@ -289,6 +289,7 @@ func (c *claude) structure() []Finding {
 				func(p *plan) { p.set(i, "/message/role", quote(r.Type)) }))
 		}
 	}
+	out = append(out, c.sources()...)
 	out = append(out, c.cacheMarks()...)
 	if len(out) == 0 {
 		out = c.hungBoundary()

@@ -56,9 +56,17 @@ type File struct {
 // ErrFormat says that a file is no session that doctor knows.
 var ErrFormat = errors.New("no session file of daruma, Claude Code, Codex CLI or pi")
 
-// Open reads the session file at path.
+// maxFile is how large a file can be. All of it is held in memory.
+const maxFile = 1 << 30
+
+// Open reads the session file at path. Pipes and devices may have no end, and
+// nothing can be written beside them, so they are refused.
 func Open(path string) (*File, error) {
-	data, err := os.ReadFile(path)
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("open session: %w", err)
+	}
+	data, err := readRegular(path, info)
 	if err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
 	}
@@ -70,6 +78,16 @@ func Open(path string) (*File, error) {
 		f.parent = findParent(path, f.doc)
 	}
 	return f, nil
+}
+
+func readRegular(path string, info os.FileInfo) ([]byte, error) {
+	switch {
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: %w: it is no regular file; save what it holds in one first", path, ErrFormat)
+	case info.Size() > maxFile:
+		return nil, fmt.Errorf("%s: %w: it has %d bytes, and no session has more than %d", path, ErrFormat, info.Size(), maxFile)
+	}
+	return os.ReadFile(path)
 }
 
 func parse(path string, data []byte) (*File, error) {

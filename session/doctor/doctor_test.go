@@ -308,7 +308,8 @@ func journalLines(t testing.TB) []string {
 func shrunkJournal(t testing.TB) []string {
 	lines := journalLines(t)
 	add := func(b session.Body) {
-		line, err := session.Encode(session.Event{Version: 1, Seq: uint64(len(lines) + 1), Session: "s1", Run: 2, Body: b})
+		when := time.Date(2026, 11, 30, 10, 0, len(lines), 0, time.UTC)
+		line, err := session.Encode(session.Event{Version: 1, Time: when, Seq: uint64(len(lines) + 1), Session: "s1", Run: 2, Body: b})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -362,6 +363,20 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
+// TestOpenRefuses holds that what may have no end is not read.
+func TestOpenRefuses(t *testing.T) {
+	huge := filepath.Join(t.TempDir(), "huge.jsonl")
+	write(t, huge, nil)
+	if err := os.Truncate(huge, maxFile+1); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{huge, os.DevNull, t.TempDir()} {
+		if _, err := Open(path); !errors.Is(err, ErrFormat) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
 func TestHealTo(t *testing.T) {
 	dir := t.TempDir()
 	data, err := os.ReadFile("testdata/claude/killed.jsonl")
@@ -392,6 +407,16 @@ func TestHealTo(t *testing.T) {
 	}
 	if now, _ := os.ReadFile(path); !bytes.Equal(now, data) {
 		t.Error("the original was changed")
+	}
+	if again, err := f.HealTo(""); err != nil || again != to {
+		t.Errorf("the same copy again: %v", err)
+	}
+	write(t, to, append(got, "{}\n"...))
+	if _, err := f.HealTo(""); !errors.Is(err, os.ErrExist) {
+		t.Errorf("a copy that somebody went on with was overwritten: %v", err)
+	}
+	if _, err := f.HealTo(dir); err == nil {
+		t.Error("a folder was overwritten")
 	}
 	if _, err := f.HealTo(filepath.Join(dir, "none", "x.jsonl")); err == nil {
 		t.Error("wrote into a folder that is not there")

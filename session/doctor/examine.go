@@ -372,62 +372,13 @@ var codexItems = map[string]bool{
 	"tool_search_output": true, "compaction": true, "compaction_summary": true, "ghost_snapshot": true, "refusal": true,
 }
 
-// surplus counts the media that are too many, oldest first.
-type surplus struct {
-	over int
-	many bool
-}
-
-func (x *examiner) mediaSurplus() surplus {
-	n := 0
-	for i := range x.talk {
-		for _, b := range x.talk[i].msg.Blocks {
-			if b.Type == message.Image || b.Type == message.Document {
-				n++
-			}
-			for _, in := range b.Content {
-				if in.Type == message.Image || in.Type == message.Document {
-					n++
-				}
-			}
-		}
-	}
-	if x.format == Codex {
-		return surplus{} // its API counts otherwise
-	}
-	return surplus{over: n - maxMedia, many: n > manyImages}
-}
-
-func (x *examiner) medium(e *entry, b *message.Block, at place, media *surplus) {
-	note := func(why string) func(*plan) {
-		return x.unlessForeign(at.line, func(p *plan) { x.patient.note(p, e, at, removed(b, why)) })
-	}
-	fault := inspect(b.Media, b.Type == message.Document)
-	over := media.over > 0
-	media.over--
-	switch {
-	case fault != nil && fault.rule == WrongMediaType:
-		mend := x.unlessForeign(at.line, func(p *plan) { x.patient.setMediaType(p, at, b.Media, fault.kind) })
-		x.find(WrongMediaType, e, at.line, mend, "%s %s", article(b.Type), fault.why)
-	case fault != nil && fault.data != "":
-		mend := x.unlessForeign(at.line, func(p *plan) { x.patient.setMediaData(p, at, b.Media, fault.data) })
-		x.find(fault.rule, e, at.line, mend, "%s %s", article(b.Type), fault.why)
-		x.found[len(x.found)-1].Repair = "it is written as the API takes it, with the same content"
-	case fault != nil:
-		x.find(fault.rule, e, at.line, note(fault.why), "%s %s", article(b.Type), fault.why)
-	case over:
-		x.find(ManyMedia, e, at.line, note("was among the oldest, and a request can carry no more"), "more than %d images and documents", maxMedia)
-	case media.many && max(b.Media.Width, b.Media.Height) > maxManySide:
-		side := max(b.Media.Width, b.Media.Height)
-		why := fmt.Sprintf("has %d pixels a side, %d are possible beside more than %d images", side, maxManySide, manyImages)
-		x.find(LargeMedia, e, at.line, note(why), "%s %s", article(b.Type), why)
-	}
-}
-
 // sizes finds a conversation that is too large as a whole.
 func (x *examiner) sizes() {
 	if tokens := message.Estimate(messages(x.talk)); tokens > windowRoom {
 		f := x.doc.finding(x.format, LargeSession, -1, fmt.Sprintf("the conversation has about %d tokens", tokens), nil)
+		if x.mediaSurplus().bytes > 0 {
+			f.Severity, f.Effect = Breaks, "the API answers 413: request too large; compaction has to send it too, and cannot help"
+		}
 		x.found = append(x.found, f)
 	}
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -152,7 +153,8 @@ func (f *File) HealedPath() string {
 
 // HealTo writes the healed file to path, or to [File.HealedPath] if path is
 // empty, and returns where it is. The file appears whole or not at all. The
-// original is never overwritten.
+// original is never overwritten, and no other file either: a healed copy that
+// somebody went on with holds what is nowhere else ([os.ErrExist]).
 func (f *File) HealTo(path string) (string, error) {
 	if path == "" {
 		path = f.HealedPath()
@@ -162,6 +164,12 @@ func (f *File) HealTo(path string) (string, error) {
 	}
 	if same(path, f.Path) {
 		return "", fmt.Errorf("write healed session: %s is the original, which is never touched; give another path", path)
+	}
+	if info, err := os.Stat(path); err == nil {
+		if was, err := readRegular(path, info); err == nil && bytes.Equal(was, f.cure().doc.bytes()) {
+			return path, nil
+		}
+		return "", fmt.Errorf("write healed session: %w: %s; somebody may have gone on with it: move it away, or give another path", os.ErrExist, path)
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".healed-*")
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"image/png"
 	"strings"
 	"testing"
+
+	"github.com/daruma-agent/daruma/message"
 )
 
 // media are the ways in which an image is wrong.
@@ -86,5 +88,33 @@ func TestManyImages(t *testing.T) {
 		one := `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + c.image + `"}}`
 		b.set(b.spots.result, "/message/content/0/content", "["+strings.Repeat(one+",", n-1)+one+"]")
 		mustHeal(t, b.data(), c.rule)
+	}
+}
+
+// TestLargeRequest holds that of media that are too large together only the
+// oldest go.
+func TestLargeRequest(t *testing.T) {
+	half := base64Of([]byte("%PDF-1.4\n" + strings.Repeat(" ", 12<<20)))
+	e := entry{msg: &message.Message{Role: message.User}}
+	for range 2 {
+		e.add(message.Block{Type: message.Document, Media: &message.Media{Type: "application/pdf", Data: half}}, place{line: -1}, nil)
+	}
+	x := &examiner{format: Claude, doc: &doc{}, talk: []entry{e}}
+	x.blocks()
+	if len(x.found) != 1 || x.found[0].Rule != ManyMedia {
+		t.Errorf("%v", x.found)
+	}
+}
+
+// TestSourceTypes holds that a medium whose source lost its type is kept when
+// what it holds tells.
+func TestSourceTypes(t *testing.T) {
+	for _, kind := range []string{`"bytes"`, `null`, `""`} {
+		b := &broken{t: t, format: Claude, lines: linesOf(t, Claude, "switched_image")}
+		b.set(8, "/message/content/0/content/0/source/type", kind)
+		mustHeal(t, b.data(), WrongMediaType)
+		if f := open(t, "s.jsonl", b.data()); strings.Contains(string(healed(t, f)), "[image removed") {
+			t.Errorf("%s: %s", kind, f.Diff())
+		}
 	}
 }

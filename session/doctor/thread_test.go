@@ -50,11 +50,19 @@ func TestBoundaryHangsOnNothing(t *testing.T) {
 	}
 }
 
-// TestCompactionStoredTwice holds that a copy of a compaction at the end of a
-// file of Codex does not take away what was said since.
+// TestCompactionStoredTwice holds that a copy of a compaction at the end does not take away what was said since.
 func TestCompactionStoredTwice(t *testing.T) {
-	lines := linesOf(t, Codex, "compacted")
-	at := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, `"type":"compacted"`) })
+	for format, mark := range map[Format]string{Codex: `"type":"compacted"`, Daruma: `"type":"compaction"`} {
+		compactionTwice(t, format, mark)
+	}
+}
+
+func compactionTwice(t *testing.T, format Format, mark string) {
+	lines := linesOf(t, format, "compacted")
+	if format == Daruma {
+		lines = shrunkJournal(t)
+	}
+	at := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, mark) })
 	want := said(open(t, "s.jsonl", []byte(strings.Join(lines, "\n")+"\n")).Healed())
 	f := open(t, "s.jsonl", []byte(strings.Join(append(lines, lines[at]), "\n")+"\n"))
 	mustBeSound(t, f)

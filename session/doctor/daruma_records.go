@@ -47,16 +47,16 @@ func (c *journal) structure() []Finding {
 				out[len(out)-1].Repair = "it says so"
 			}
 		case *session.Message:
-			c.role(&out, known, b.Message, i)
+			c.role(&out, known, b.Message, i, "/body/message/role")
 		case *session.Commit:
-			c.role(&out, known, b.Message, i)
+			c.role(&out, known, b.Message, i, "/body/message/role")
 		case *session.Continue:
-			c.role(&out, known, b.Message, i)
+			c.role(&out, known, b.Message, i, "/body/message/role")
 		case *session.Results:
 			known[b.ID] = true
 		case *session.Compaction:
-			for _, m := range b.New {
-				known[m.ID] = true
+			for k, m := range b.New {
+				c.role(&out, known, m, i, fmt.Sprintf("/body/new/%d/role", k))
 			}
 			for _, id := range b.Order {
 				if !known[id] {
@@ -109,14 +109,14 @@ func (c *journal) order() []Finding {
 }
 
 // role notes a message, and finds one that nobody can have said.
-func (c *journal) role(out *[]Finding, known map[string]bool, m *message.Message, line int) {
+func (c *journal) role(out *[]Finding, known map[string]bool, m *message.Message, line int, path string) {
 	if m == nil {
 		return
 	}
 	known[m.ID] = true
 	if m.Role != message.User && m.Role != message.Assistant {
 		*out = append(*out, c.doc.finding(Daruma, WrongRole, line, fmt.Sprintf("a message with the role %q", m.Role), func(p *plan) {
-			p.set(line, "/body/message/role", quote(string(message.User)))
+			p.set(line, path, quote(string(message.User)))
 		}))
 	}
 }

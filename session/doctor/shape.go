@@ -23,6 +23,7 @@ type shape []struct {
 // Kinds that JSON does not have.
 const (
 	words     jsontext.Kind = 'w' // a text or a list of blocks
+	block     jsontext.Kind = 'k' // an object with a type
 	blockList jsontext.Kind = 'b' // a list of blocks
 	moment    jsontext.Kind = 'm' // a text that is a time
 )
@@ -36,7 +37,7 @@ var shapes = map[Format]shape{
 		{"/compactMetadata/preservedMessages/anchorUuid", '"'}, {"/compactMetadata/preservedMessages/uuids", '['},
 		{"/compactMetadata/preservedMessages/uuids/*", '"'},
 		{"/message/content", words}, {"/message/content/*/content", words},
-		{"/message/content/*", '{'}, {"/message/content/*/type", '"'}, {"/message/content/*/text", '"'}, {"/message/content/*/thinking", '"'},
+		{"/message/content/*", block}, {"/message/content/*/type", '"'}, {"/message/content/*/text", '"'}, {"/message/content/*/thinking", '"'},
 		{"/message/content/*/signature", '"'}, {"/message/content/*/data", '"'}, {"/message/content/*/id", '"'}, {"/message/content/*/name", '"'},
 		{"/message/content/*/tool_use_id", '"'}, {"/message/content/*/is_error", 't'}, {"/message/content/*/title", '"'}, {"/message/content/*/source", '{'},
 	},
@@ -45,7 +46,7 @@ var shapes = map[Format]shape{
 		{"/message", '{'}, {"/message/role", '"'}, {"/message/api", '"'}, {"/message/model", '"'}, {"/message/stopReason", '"'},
 		{"/message/errorMessage", '"'}, {"/message/toolCallId", '"'}, {"/message/isError", 't'}, {"/message/output", '"'},
 		{"/message/sections", '{'}, {"/message/sections/cwd", '"'},
-		{"/message/content/*", '{'}, {"/message/content/*/type", '"'}, {"/message/content/*/text", '"'}, {"/message/content/*/thinking", '"'},
+		{"/message/content/*", block}, {"/message/content/*/type", '"'}, {"/message/content/*/text", '"'}, {"/message/content/*/thinking", '"'},
 		{"/message/content/*/thinkingSignature", '"'}, {"/message/content/*/redacted", 't'}, {"/message/content/*/id", '"'},
 		{"/message/content/*/name", '"'}, {"/message/content/*/data", '"'}, {"/message/content/*/mimeType", '"'},
 	},
@@ -53,7 +54,7 @@ var shapes = map[Format]shape{
 		{"/timestamp", '"'}, {"/type", '"'}, {"/metadata", '{'}, {"/metadata/compaction_output", 't'},
 		{"/payload/type", '"'}, {"/payload/id", '"'}, {"/payload/role", '"'}, {"/payload/summary", '['}, {"/payload/encrypted_content", '"'},
 		{"/payload/name", '"'}, {"/payload/call_id", '"'},
-		{"/payload/content/*", '{'}, {"/payload/content/*/type", '"'}, {"/payload/content/*/text", '"'},
+		{"/payload/content/*", block}, {"/payload/content/*/type", '"'}, {"/payload/content/*/text", '"'},
 	},
 	Daruma: slices.Concat(shape{
 		{"/v", '0'}, {"/seq", '0'}, {"/time", moment}, {"/session", '"'}, {"/run", '0'}, {"/turn", '0'}, {"/type", '"'}, {"/body", '{'},
@@ -72,7 +73,7 @@ func darumaMessage(at string) shape {
 
 func darumaBlock(at string) shape {
 	return shape{
-		{at, '{'}, {at + "/type", '"'}, {at + "/text", '"'}, {at + "/signature", '"'}, {at + "/data", '"'}, {at + "/id", '"'}, {at + "/name", '"'},
+		{at, block}, {at + "/type", '"'}, {at + "/text", '"'}, {at + "/signature", '"'}, {at + "/data", '"'}, {at + "/id", '"'}, {at + "/name", '"'},
 		{at + "/tool_use_id", '"'}, {at + "/is_error", 't'}, {at + "/content", blockList}, {at + "/model", '"'},
 		{at + "/media", '{'}, {at + "/media/type", '"'}, {at + "/media/data", '"'}, {at + "/media/url", '"'},
 	}
@@ -131,6 +132,8 @@ func spread(text []byte, path string) []string {
 func fits(value []byte, kind jsontext.Kind) bool {
 	got := jsontext.Value(value).Kind()
 	switch {
+	case kind == block:
+		return got == '{'
 	case kind == '{' || kind == '[':
 		return got == kind
 	case kind == words:
@@ -169,7 +172,7 @@ func reshaped(value []byte, kind jsontext.Kind, format Format) []byte {
 		if n, err := strconv.ParseUint(unquote(value), 10, 32); err == nil {
 			return strconv.AppendUint(nil, n, 10)
 		}
-	case kind == '{' && got == '"': // a block
+	case kind == block && got == '"':
 		name := "text"
 		if format == Codex {
 			name = "input_text"
@@ -194,7 +197,7 @@ func kindName(kind jsontext.Kind) string {
 		return "a whole number"
 	case 't', 'f':
 		return "true or false"
-	case '{':
+	case '{', block:
 		return "an object"
 	case '[', blockList:
 		return "a list"

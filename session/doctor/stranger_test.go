@@ -96,6 +96,15 @@ var strange = []struct {
 	{"two events that changed places", OutOfOrder, []Format{Daruma}, 0, func(b *broken) {
 		b.lines[b.spots.result], b.lines[b.spots.result+1] = b.lines[b.spots.result+1], b.lines[b.spots.result]
 	}},
+	{"a result that hangs on the last record", MissingParent, []Format{Claude}, 0, func(b *broken) {
+		id, parent := b.parentPath()
+		last := len(b.lines) - 1
+		for !strings.Contains(b.lines[last], `"`+parent[1:]+`"`) {
+			last--
+		}
+		b.set(b.spots.results[1], parent, b.get(last, id))
+	}},
+	{"a message that is a text", WrongShape, []Format{Pi}, 1, func(b *broken) { b.set(b.spots.final, "/message", `"x"`) }},
 	{"a link of a result that was lost", MissingParent, []Format{Claude, Pi}, 0, func(b *broken) {
 		_, parent := b.parentPath()
 		b.set(b.spots.result, parent, `null`)

@@ -101,6 +101,23 @@ func (t *tree) reconnect(p *plan, way []int) bool {
 	return true
 }
 
+// forward finds links to records that were written later, as their place and
+// their time tell.
+func (t *tree) forward() []Finding {
+	var out []Finding
+	for n, at := range t.nodes {
+		m, ok := t.byID[at.parent]
+		if !ok || m < n || at.time == "" || at.time >= t.nodes[m].time || t.before(n) == "" {
+			continue
+		}
+		what := fmt.Sprintf("record %s hangs on %s, which was written after it", at.id, at.parent)
+		f := t.doc.finding(t.format, MissingParent, at.line, what, t.relink(n))
+		f.Effect = "what was said before it is lost, or what was said after it"
+		out = append(out, f)
+	}
+	return out
+}
+
 // strayed finds a last record that others hang on, as happens when lines were
 // put in another order: the thread would end with it, and lose what follows.
 func (t *tree) strayed() []Finding {
@@ -179,11 +196,24 @@ func (t *tree) inOrder(p *plan) {
 	}
 	// The newest record ends the file, since that is where the agent goes on;
 	// of several, and where no times are told, the one with the longest thread.
-	deep, end := t.depths(), 0
+	carries := map[string]bool{}
+	for _, at := range t.nodes {
+		carries[at.parent] = true
+	}
+	deep, end := t.depths(), -1
 	for k, n := range order {
+		if carries[t.nodes[n].id] {
+			continue
+		}
+		if end < 0 {
+			end = k
+		}
 		if was := order[end]; cmp.Or(cmp.Compare(t.nodes[n].time, t.nodes[was].time), cmp.Compare(deep[n], deep[was])) >= 0 {
 			end = k
 		}
+	}
+	if end < 0 {
+		return // a circle, which is another fault
 	}
 	order = append(slices.Delete(slices.Clone(order), end, end+1), order[end])
 	for k, n := range order {
@@ -207,6 +237,9 @@ func (t *tree) faults(leaf int) []Finding {
 	if n := t.circle(); n >= 0 {
 		what := fmt.Sprintf("record %s hangs on %s, which leads back to it", t.nodes[n].id, t.nodes[n].parent)
 		return []Finding{t.doc.finding(t.format, Cycle, t.nodes[n].line, what, t.relink(n))}
+	}
+	if out := t.forward(); len(out) > 0 {
+		return out
 	}
 	if out := t.strayed(); len(out) > 0 {
 		return out

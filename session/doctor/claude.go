@@ -119,6 +119,17 @@ func (r *claudeRecord) linked() bool {
 	return !r.bad && r.UUID != "" && (r.talks() || r.Type == "attachment" || r.Type == "system" || r.Type == "progress")
 }
 
+// speaker tells who said a message: its role, else whether it names a model.
+func (r *claudeRecord) speaker() string {
+	switch {
+	case r.Message.Role == "user" || r.Message.Role == "assistant":
+		return r.Message.Role
+	case r.Message.Model != "":
+		return "assistant"
+	}
+	return "user"
+}
+
 func (r *claudeRecord) results() bool {
 	return slices.ContainsFunc(r.blocks, func(b message.Block) bool { return b.Type == message.ToolResult })
 }
@@ -274,8 +285,8 @@ func (c *claude) structure() []Finding {
 				continue
 			}
 			out = append(out, c.doc.finding(Claude, WrongShape, i, "a record without what its type needs, so that nothing of it can be sent", func(p *plan) { p.drop(i) }))
-		case !r.talks() && r.Message != nil && (r.Message.Role == "user" || r.Message.Role == "assistant") && r.Parent != nil && r.UUID != "" && r.Type != "progress":
-			out = append(out, c.doc.finding(Claude, WrongShape, i, fmt.Sprintf("a message whose type is %q", r.Type), func(p *plan) { p.set(i, "/type", quote(r.Message.Role)) }))
+		case !r.talks() && r.Message != nil && r.Message.Content != nil && r.UUID != "" && r.Type != "progress":
+			out = append(out, c.doc.finding(Claude, WrongShape, i, fmt.Sprintf("a message whose type is %q", r.Type), func(p *plan) { p.set(i, "/type", quote(r.speaker())) }))
 			out[len(out)-1].Repair = "its type becomes that of who said it"
 		case r.talks() && r.UUID == "":
 			out = append(out, c.doc.finding(Claude, WrongShape, i, "a message without uuid", func(p *plan) {

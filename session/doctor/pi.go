@@ -272,7 +272,10 @@ func (c *pi) structure() []Finding {
 		case !r.bad && r.Type == "message" && !piRoles[r.Message.Role] && r.role() != "":
 			out = append(out, c.doc.finding(Pi, WrongRole, i, fmt.Sprintf("a message with the role %q", r.Message.Role),
 				func(p *plan) { p.set(i, "/message/role", quote(r.role())) }))
-		case r.Type == "message" && r.ID == "" && !r.bad:
+		case !r.bad && r.Kept != "" && r.Summary != "" && r.Type != "compaction":
+			out = append(out, c.doc.finding(Pi, WrongShape, i, fmt.Sprintf("a compaction whose type is %q", r.Type), func(p *plan) { p.set(i, "/type", quote("compaction")) }))
+			out[len(out)-1].Repair = "its type becomes compaction"
+		case !r.bad && r.ID == "" && (r.Type == "message" || r.Summary != "" || r.Type == "custom_message"):
 			out = append(out, c.doc.finding(Pi, WrongShape, i, "a message without id", func(p *plan) { c.adopt(p, i) }))
 			f := &out[len(out)-1]
 			f.Repair = "it gets the id that the next record hangs on, or a new one; what it says stays"

@@ -48,6 +48,15 @@ var strange = []struct {
 	}},
 	{"a message without id", WrongShape, []Format{Pi}, 0, func(b *broken) { b.splice(b.spots.final, cut, "/id", "") }},
 	{"a message of an unknown type", WrongShape, []Format{Claude, Pi}, 0, func(b *broken) { b.set(b.spots.final, "/type", `"tool"`) }},
+	{"a first prompt of no type", WrongShape, []Format{Claude, Pi}, 0, func(b *broken) { b.set(b.spots.prompt, "/type", `""`) }},
+	{"an answer whose type and role are unknown", WrongShape, []Format{Claude, Pi}, 0, func(b *broken) {
+		b.set(b.spots.final, "/type", `"x"`)
+		b.set(b.spots.final, "/message/role", `"x"`)
+	}},
+	{"a result whose type and role are unknown", WrongShape, []Format{Claude, Pi}, 0, func(b *broken) {
+		b.set(b.spots.result, "/type", `"system"`)
+		b.set(b.spots.result, "/message/role", `"tool"`)
+	}},
 	{"a message without role", WrongRole, []Format{Pi}, 0, func(b *broken) { b.splice(b.spots.result, cut, "/message/role", "") }},
 	{"a root that moved to the end", OutOfOrder, []Format{Claude, Pi}, 0, func(b *broken) {
 		_, parent := b.parentPath()

@@ -70,3 +70,20 @@ func compactionTwice(t *testing.T, format Format, mark string) {
 		t.Errorf("%q\n%s", got, f.Report())
 	}
 }
+
+// TestCompactionOfPi holds that a compaction without type or id still stands
+// for what was before it.
+func TestCompactionOfPi(t *testing.T) {
+	lines := linesOf(t, Pi, "compacted")
+	at := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, `"firstKeptEntryId"`) })
+	want := said(open(t, "s.jsonl", []byte(strings.Join(lines, "\n")+"\n")).Healed())
+	for path, value := range map[string]string{"/type": `null`, "/id": `{"a":1}`} {
+		b := &broken{t: t, format: Pi, lines: slices.Clone(lines)}
+		b.set(at, path, value)
+		f := open(t, "s.jsonl", b.data())
+		mustBeSound(t, f)
+		if got := said(f.Healed()); !slices.Equal(got, want) {
+			t.Errorf("%s: %q\n%s", path, got, f.Diff())
+		}
+	}
+}

@@ -30,6 +30,9 @@ func sessionCheck(w *world) *cobra.Command {
   daruma session check --fix ~/.claude/projects/x/3f2a.jsonl`,
 		Args: oneArg("the file or the ID of a session"),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if o.out != "" && !o.fix {
+				return fail(exitUsage, "daruma session check --fix --out "+o.out+" "+args[0], "--out says where --fix writes, and --fix is not given")
+			}
 			path, err := w.sessionFile(args[0])
 			if err != nil {
 				return err

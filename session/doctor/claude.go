@@ -308,6 +308,9 @@ func (c *claude) structure() []Finding {
 	if len(out) == 0 {
 		out = c.tree.faults(len(c.tree.nodes) - 1)
 	}
+	if len(out) == 0 {
+		out = c.linked()
+	}
 	return append(out, c.brokenCompaction()...)
 }
 

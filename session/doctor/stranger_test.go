@@ -114,6 +114,15 @@ var strange = []struct {
 		b.set(b.spots.results[1], parent, b.get(last, id))
 	}},
 	{"a message that is a text", WrongShape, []Format{Pi}, 1, func(b *broken) { b.set(b.spots.final, "/message", `"x"`) }},
+	{"a result of parallel calls with a strange id", Orphan, []Format{Claude}, 0, func(b *broken) {
+		b.set(b.spots.results[1], "/message/content/0/tool_use_id", `"toolu_foreign"`)
+	}},
+	{"a result with the id of its neighbour", Orphan, []Format{Claude}, 0, func(b *broken) {
+		b.set(b.spots.results[1], "/message/content/0/tool_use_id", b.get(b.spots.results[2], "/message/content/0/tool_use_id"))
+	}},
+	{"a call with the id of its neighbour", DuplicateCall, []Format{Claude}, 0, func(b *broken) {
+		b.set(b.spots.calls[1], "/message/content/0/id", b.get(b.spots.calls[0], "/message/content/0/id"))
+	}},
 	{"a link of a result that was lost", MissingParent, []Format{Claude, Pi}, 0, func(b *broken) {
 		_, parent := b.parentPath()
 		b.set(b.spots.result, parent, `null`)

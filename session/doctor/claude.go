@@ -41,6 +41,7 @@ type claudeRecord struct {
 	bad    bool
 	blocks []message.Block
 	list   bool // content is an array
+	plain  bool // its blocks have no members that the API does not know
 }
 
 // claude is a session of Claude Code: a tree of records, one for each block
@@ -302,6 +303,7 @@ func (c *claude) structure() []Finding {
 	}
 	out = append(out, c.sources()...)
 	out = append(out, c.cacheMarks()...)
+	extra := c.extra()
 	if len(out) == 0 {
 		out = c.hungBoundary()
 	}
@@ -311,7 +313,7 @@ func (c *claude) structure() []Finding {
 	if len(out) == 0 {
 		out = c.linked()
 	}
-	return append(out, c.brokenCompaction()...)
+	return slices.Concat(out, extra, c.brokenCompaction())
 }
 
 // mostMarks is how many marks of the cache a request can carry.

@@ -58,6 +58,7 @@ const (
 	LargeText       Rule = "oversize_text"
 	LargeSession    Rule = "oversize_session"
 	CacheMark       Rule = "too_many_cache_marks"
+	ExtraMember     Rule = "extra_member"
 	ErrorAsAnswer   Rule = "error_as_answer"
 
 	DuplicateCall   Rule = "duplicate_call_id"

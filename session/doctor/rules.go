@@ -81,6 +81,8 @@ var rules = map[Rule]about{
 	LargeSession:   {Risky, "a conversation larger than a context window", "the API answers 400: prompt is too long; agents compact first if they can", nil, ""},
 	CacheMark: {Breaks, "marks of the cache that cannot be sent", "the API answers 400: a maximum of 4 blocks with cache_control may be provided, and none with thinking", nil,
 		"the stored marks are taken out; the agent sets its own"},
+	ExtraMember: {Breaks, "blocks with members that the API does not know", "the API answers 400: extra inputs are not permitted", nil,
+		"the member is taken out; what the model wrote stays, since a later API may know it"},
 	ErrorAsAnswer: {Risky, "error messages stored as the model's words", "the error is sent to the model as if it had said so", nil, "the record is marked as what it is, or left out, and no longer sent"},
 
 	DuplicateCall: {Breaks, "call ids that are used twice", "the API answers 400: tool_use ids must be unique", map[Format]string{

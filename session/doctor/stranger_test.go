@@ -123,6 +123,9 @@ var strange = []struct {
 	{"a call with the id of its neighbour", DuplicateCall, []Format{Claude}, 0, func(b *broken) {
 		b.set(b.spots.calls[1], "/message/content/0/id", b.get(b.spots.calls[0], "/message/content/0/id"))
 	}},
+	{"a member that the API does not know", ExtraMember, []Format{Claude}, 0, func(b *broken) {
+		b.set(b.spots.result, "/message/content/0/foo", `1`)
+	}},
 	{"a link of a result that was lost", MissingParent, []Format{Claude, Pi}, 0, func(b *broken) {
 		_, parent := b.parentPath()
 		b.set(b.spots.result, parent, `null`)

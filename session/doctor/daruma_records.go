@@ -38,6 +38,12 @@ func (c *journal) structure() []Finding {
 				out = append(out, *f)
 			}
 		case *session.Result:
+			if b.Call == "" && b.Block.ToolUseID != "" {
+				out = append(out, c.doc.finding(Daruma, WrongShape, i, "an event with a result does not name the call", func(p *plan) {
+					p.set(i, "/body/call", quote(b.Block.ToolUseID))
+				}))
+				out[len(out)-1].Repair = "it names the call that the result names"
+			}
 			block := rawAt(c.doc, place{line: i, path: "/body/block"})
 			if isObject(block) && b.Call != "" && (b.Block.Type != message.ToolResult || b.Block.ToolUseID == "") {
 				out = append(out, c.doc.finding(Daruma, WrongShape, i, "the result of call "+b.Call+" does not say what it is, or of which call", func(p *plan) {

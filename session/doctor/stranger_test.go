@@ -89,6 +89,7 @@ var strange = []struct {
 	}},
 	{"usage that cannot be read", WrongShape, []Format{Daruma}, 0, func(b *broken) { b.set(b.spots.final, "/body/spent", `[1]`) }},
 	{"an event without its type", WrongShape, []Format{Daruma}, 0, func(b *broken) { b.set(b.spots.final, "/type", `null`) }},
+	{"an event of a result that does not name the call", WrongShape, []Format{Daruma}, 0, func(b *broken) { b.set(b.spots.result, "/body/call", `[]`) }},
 	{"a result that does not name its call", WrongShape, []Format{Daruma}, 0, func(b *broken) { b.splice(b.spots.result, cut, "/body/block/tool_use_id", "") }},
 	{"the message of results is missing", Unanswered, []Format{Daruma}, 0, func(b *broken) {
 		end := b.spots.results[1] + 1

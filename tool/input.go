@@ -46,9 +46,14 @@ func compile(root *jsonschema.Schema) (*schema, error) {
 	if s.root.Type != "object" {
 		return nil, errors.New(`its type must be "object", as every provider demands`)
 	}
-	s.resolved = sync.OnceValue(func() *jsonschema.Resolved {
+	s.resolved = sync.OnceValue(func() (resolved *jsonschema.Resolved) {
+		defer func() {
+			if recover() != nil { // the same as one that refers to what is not there
+				resolved = nil
+			}
+		}()
 		// A schema may be right and still refer to what cannot be loaded here.
-		resolved, _ := s.root.Resolve(nil)
+		resolved, _ = s.root.Resolve(nil)
 		return resolved
 	})
 	return s, nil
@@ -73,14 +78,27 @@ func (s *schema) check(input jsontext.Value) (jsontext.Value, []string) {
 	if len(wrong) > 0 {
 		return input, wrong
 	}
-	if resolved := s.resolved(); resolved != nil {
-		// The rest of JSON Schema: bounds, patterns, alternatives.
-		if err := resolved.Validate(object); err != nil {
-			_, text, _ := strings.Cut(err.Error(), ": ")
-			wrong = append(wrong, strings.TrimPrefix(text, "validating "))
-		}
+	// The rest of JSON Schema: bounds, patterns, alternatives.
+	if err := s.validate(object); err != nil {
+		_, text, _ := strings.Cut(err.Error(), ": ")
+		wrong = append(wrong, strings.TrimPrefix(text, "validating "))
 	}
 	return input, wrong
+}
+
+// validate says what is wrong with object by the whole schema, as far as that
+// can be told here: what is beyond it, the tool judges itself.
+func (s *schema) validate(object map[string]any) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = nil
+		}
+	}()
+	resolved := s.resolved()
+	if resolved == nil || !bearable(s.root, object) {
+		return nil
+	}
+	return resolved.Validate(object)
 }
 
 // dropNulls removes null from optional fields that do not allow it: models that

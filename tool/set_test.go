@@ -127,6 +127,16 @@ func TestForeignSchemas(t *testing.T) {
 		{`{"type":"object","properties":{"n":{"type":["integer","null"]}}}`, `{"n":null}`, `got {"n":null}`},
 		{`{"type":"object","properties":{"n":{"type":"integer"}}}`, `{"n":null,"free":12345678901234567890}`, `got {"free":12345678901234567890}`},
 		{`{"type":"object","anyOf":[{"required":["a"]},{"required":["b"]}]}`, `{}`, "anyOf"},
+		{`{"type":"object","properties":{"n":{"$ref":"#/$defs/l"}},"$defs":{"l":{"items":{"$ref":"#/$defs/l"},"maxItems":1}}}`, `{"n":[[[1,2]]]}`, "maxItems"},
+		// What leads in circles or doubles with each step is the tool's to judge.
+		{`{"type":"object","$ref":"#"}`, `{}`, `got {}`},
+		{`{"type":"object","if":{"not":{"$ref":"#"}}}`, `{}`, `got {}`},
+		{`{"type":"object","$dynamicAnchor":"n","allOf":[{"$dynamicRef":"#n"}]}`, `{}`, `got {}`},
+		{`{"type":"object","properties":{"n":{"$ref":"#/$defs/a"}},"$defs":{"a":{"anyOf":[{"$ref":"#/$defs/b"}]},"b":{"$ref":"#/$defs/a"}}}`, `{"n":1}`, `got {"n":1}`},
+		{`{"type":"object","properties":{"n":{"$ref":"#/$defs/l"}},"$defs":{"l":{"anyOf":[{"items":{"$ref":"#/$defs/l"}},{"items":{"$ref":"#/$defs/l"}}]}}}`,
+			`{"n":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`, `got {"n":[[`},
+		{`{"type":"object","properties":{"n":{"$ref":"#/$defs/l"}},"$defs":{"l":{"items":{"$ref":"#/$defs/l"}}}}`,
+			`{"n":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`, `got {"n":[[`},
 	} {
 		s := newSet(t, raw{"Far", c.schema})
 		r := s.Run(t.Context(), tool.Call{Name: "Far", Input: jsontext.Value(c.input)})
@@ -188,6 +198,17 @@ func TestBadInput(t *testing.T) {
 	r := s.Run(t.Context(), tool.Call{Name: "Probe", Input: jsontext.Value(`{"file_path":"a","limit":null,"mode":null}`)})
 	if text(r) != "ran" {
 		t.Errorf("null in optional fields: %s", text(r))
+	}
+	whole := newSet(t, probe(func(_ context.Context, _ tool.Call, in probeInput) tool.Result {
+		return tool.Text(fmt.Sprint("limit ", in.Limit))
+	}))
+	for number, want := range map[string]string{
+		"5": "limit 5", "-5": "limit -5", "5.0": "limit 5", "5e3": "limit 5000", "1e30": "size that makes sense", "99999999999999999999": "size that makes sense",
+	} {
+		r := whole.Run(t.Context(), tool.Call{Name: "Probe", Input: jsontext.Value(`{"file_path":"a","limit":` + number + `}`)})
+		if lawful(t, r); !strings.Contains(text(r), want) {
+			t.Errorf("%s: %s, want %s", number, text(r), want)
+		}
 	}
 }
 

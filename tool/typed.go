@@ -2,7 +2,11 @@ package tool
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"math"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -88,9 +92,31 @@ func (t *Typed[In]) parse(input jsontext.Value) (in In, err error) {
 	if len(input) == 0 {
 		input = jsontext.Value("{}") // a call without arguments
 	}
-	err = json.Unmarshal(input, &in)
+	err = json.Unmarshal(input, &in, wholeNumbers)
 	return in, err
 }
+
+// wholeNumbers reads 5.0 and 5e3 as the integers that they are by JSON Schema
+// (https://json-schema.org/draft/2020-12/json-schema-validation#section-6.1.1):
+// models write them.
+var wholeNumbers = json.WithUnmarshalers(json.UnmarshalFromFunc(func(in *jsontext.Decoder, n *int) error {
+	if in.PeekKind() != '0' {
+		return errors.ErrUnsupported
+	}
+	raw, err := in.ReadValue()
+	if err != nil {
+		return err
+	}
+	if *n, err = strconv.Atoi(string(raw)); err == nil {
+		return nil
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) >= 1<<53 {
+		return fmt.Errorf("%s is no integer of a size that makes sense", raw)
+	}
+	*n = int(f)
+	return nil
+}))
 
 // infer makes the schema of a struct type, as strict and as plain as every
 // provider accepts it.

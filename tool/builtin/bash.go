@@ -70,9 +70,17 @@ func (w *Workspace) runBash(ctx context.Context, call tool.Call, in bashInput) t
 	out := &capture{dir: w.cfg.Spill, keep: w.cfg.MaxOutput / 2, hide: w.cfg.Hide}
 	c.out, c.progress, c.timeout = out, call.Progress, w.cfg.Timeout
 	if in.Timeout > 0 {
-		c.timeout = min(time.Duration(in.Timeout)*time.Millisecond, w.cfg.MaxTimeout)
+		c.timeout = atMost(w.cfg.MaxTimeout, in.Timeout)
 	}
 	return w.report(in.Command, c, out, c.run(ctx))
+}
+
+// atMost is a time in milliseconds, or most if it is longer, however long it is.
+func atMost(most time.Duration, ms int) time.Duration {
+	if int64(ms) >= most.Milliseconds() {
+		return most
+	}
+	return time.Duration(ms) * time.Millisecond
 }
 
 // command is what runs a command line of the model.

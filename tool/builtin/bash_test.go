@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -151,6 +152,11 @@ func TestBashRefuses(t *testing.T) {
 	wants(t, b.bad("Bash", in{"command": "a\x00b"}), "NUL")
 	wants(t, b.bad("Bash", in{"command": "ls", "timeout": -1}), "negative")
 	wants(t, b.bad("Bash", in{"command": " ", "run_in_background": true}), "empty")
+	for ms, want := range map[int]time.Duration{0: 0, 1: time.Millisecond, 60_000: time.Minute, 60_001: time.Minute, math.MaxInt / 1000: time.Minute, math.MaxInt: time.Minute} {
+		if got := atMost(time.Minute, ms); got != want {
+			t.Errorf("a timeout of %d ms is %v, want %v", ms, got, want)
+		}
+	}
 	if err := os.RemoveAll(b.dir); err != nil {
 		t.Fatal(err)
 	}

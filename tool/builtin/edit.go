@@ -99,12 +99,21 @@ func substitute(content, old, text string, all bool) (result, where string, err 
 		text = strings.ReplaceAll(text, "\n", "\r\n")
 	}
 	found := locations(content, old)
+	if len(found) == 1 && !all { // another one may begin within it, as in }\n}\n}\n
+		begin := found[0][0] + skip(content[found[0][0]:], 1)
+		for _, f := range locations(content[begin:], old) {
+			found = append(found, [2]int{begin + f[0], begin + f[1]})
+		}
+	}
 	switch {
 	case len(found) == 0:
 		return "", "", refuse(ClassNoMatch, "old_string is not in the file; nothing was changed. %s", nearby(content, old))
 	case len(found) > 1 && !all:
 		return "", "", refuse(ClassNoMatch, "old_string is in the file %d times, at %s; nothing was changed. "+
 			"Take more of the lines around the one that you mean, or set replace_all", len(found), lineList(content, found))
+	}
+	if size := len(content) + len(found)*(len(text)-len(old)); size > maxWhole {
+		return "", "", refuse(ClassKind, "the file would have %s, and at most %s can be changed here; nothing was changed", bytesText(int64(size)), bytesText(maxWhole))
 	}
 	var b strings.Builder
 	last := 0

@@ -132,6 +132,9 @@ func walk(ctx context.Context, p place, prefix string, keep func(string) bool) (
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		if err != nil && name == base {
+			return err
+		}
 		if err != nil {
 			return nil // a folder that may not be read hides its files, no more
 		}

@@ -307,6 +307,30 @@ func TestEditErrors(t *testing.T) {
 	wants(t, try("     3\tfunc main() {", "x"), "line numbers")
 	wants(t, try("func mian() {", "x"), "most like it is line 3", "func main() {")
 	wants(t, try("completely different 1234567890", "x"), "Nothing in the file is like it")
+	for name, c := range map[string]struct{ content, old, want string }{
+		"overlap":    {"}\n}\n}\n", "}\n}\n", "2 times, at lines 1, 2"},
+		"lone cr":    {"a\n one\rtwo\rthree\n", "one\ntwo", "like line 2, where there are characters that Read does not show. Written as a JSON string, as old_string can be, the file has there:\n\" one\\rtwo\\rthree\""},
+		"form feed":  {"int a;\n\fint b;\n", "int a;\nint b;", `"int a;\n\fint b;"`},
+		"colours":    {"\x1b[31mred\x1b[0m hat\n", "red hat", `"\u001b[31mred\u001b[0m hat"`},
+		"latin":      {"gr\xfc\xdfe\n", "gr\uFFFD\uFFFDe", "bytes that are not UTF-8"},
+		"composed":   {"cafe\u0301 \U0001F600\n", "caf\u00e9 \U0001F600", `"cafe\u0301 \ud83d\ude00"`},
+		"too large":  {strings.Repeat("a", 1<<16), "a", "at most 33 MB can be changed here"},
+		"unprepared": {"x\n", "y", "Nothing in the file is like it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := open(t)
+			b.file("f", c.content)
+			b.good("Read", in{"file_path": "f"})
+			text := ""
+			if name == "too large" {
+				text = strings.Repeat("b", 1000)
+			}
+			wants(t, b.bad("Edit", in{"file_path": "f", "old_string": c.old, "new_string": text, "replace_all": name == "too large"}), c.want, "nothing was changed")
+			if b.content("f") != c.content {
+				t.Errorf("the file was changed: %q", b.content("f"))
+			}
+		})
+	}
 	wants(t, b.bad("Edit", in{"file_path": "g.go", "old_string": "x", "new_string": "y"}), "no such file", "there is f.go")
 	wants(t, b.bad("Edit", in{"file_path": ".", "old_string": "x", "new_string": "y"}), "folder")
 	if b.content("f.go") != before {

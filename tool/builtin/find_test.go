@@ -3,6 +3,7 @@ package builtin
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,6 +73,10 @@ func TestGlob(t *testing.T) {
 	wants(t, b.good("Glob", in{"pattern": "e_*.go"}), "these are below it")
 	wants(t, b.good("Glob", in{"pattern": "*.rs"}), "No files found")
 	wants(t, b.good("Glob", in{"pattern": "nowhere/*.rs"}), "no folder nowhere")
+	wants(t, b.good("Glob", in{"pattern": "sub/"}), "sub is a folder", "use sub/**")
+	wants(t, b.good("Glob", in{"pattern": "sub/deep"}), "sub/deep is a folder", "use sub/deep/**")
+	b.expect(strings.Repeat("{a,b}", 8) + "{.go,*}")
+	wants(t, b.bad("Glob", in{"pattern": strings.Repeat("{a,b}", 40)}), "more than 1000 patterns")
 	wants(t, b.bad("Glob", in{"pattern": "[a"}), "not valid")
 	wants(t, b.bad("Glob", in{"pattern": "*", "path": "sbu"}), "there is sub")
 	wants(t, b.bad("Glob", in{"pattern": "*", "path": "a.go"}), "file, not a folder")
@@ -200,6 +205,8 @@ func TestGrep(t *testing.T) {
 		"anchors":     {content(in{"pattern": "^func Foo.*}$", "glob": "*.go", "path": "sub"}), "sub/b.go:2:func Foo() {}"},
 		"multiline":   {content(in{"pattern": `package a.*?Foo`, "multiline": true}), "a.go:1:package a\na.go:2:\na.go:3:func Foo() {}"},
 		"multi crlf":  {content(in{"pattern": `b\nfunc`, "multiline": true}), "sub/b.go:1:package b\nsub/b.go:2:func Foo() {}"},
+		"much around": {content(in{"pattern": "Bar", "-A": math.MaxInt, "path": "a.go"}), "a.go:5:func Bar() {}\na.go-6-\na.go-7-\na.go-8-\na.go-9-func Foo2() {}"},
+		"only empty":  {content(in{"pattern": "q*", "-o": true}), "No matches found"},
 		"limit":       {content(in{"pattern": "func", "head_limit": 1, "offset": 1}), "a.go:5:func Bar() {}\n(results 2 to 2 of 4; use offset and head_limit for others)"},
 		"count":       {in{"pattern": "Foo", "output_mode": "count"}, "a.go:2\nlong.txt:1\nsub/b.go:1\nsub/c.py:1"},
 		"type":        {in{"pattern": "Foo", "type": "py"}, "sub/c.py"},
@@ -224,6 +231,10 @@ func TestGrep(t *testing.T) {
 	wants(t, b.bad("Grep", in{"pattern": ""}), "empty")
 	wants(t, b.bad("Grep", in{"pattern": "x", "type": "cobol"}), "no file type", "rust")
 	wants(t, b.bad("Grep", in{"pattern": "x", "glob": "{a"}), "not valid")
+	wants(t, b.bad("Grep", in{"pattern": "x", "glob": strings.Repeat("{a,b}", 40)}), "more than 1000 patterns")
+	wants(t, b.bad("Grep", in{"pattern": "Foo", "path": "binary"}), "binary file")
+	locked := grepResult(grepInput{Mode: modeFiles}, place{shown: "."}, []findings{{name: "a", locked: true}})
+	wants(t, text(locked), "No matches found\n(not searched, since they may not be read: a)")
 	wants(t, b.bad("Grep", in{"pattern": "x", "path": "sbu"}), "there is sub")
 	wants(t, b.bad("Grep", in{"pattern": "x", "-A": -1}), "negative")
 	wants(t, b.bad("Grep", in{"pattern": "x", "output_mode": "lines"}), "output_mode")

@@ -60,8 +60,12 @@ func splitGlob(in globInput) (dir, pattern string) {
 
 func (w *Workspace) runGlob(ctx context.Context, _ tool.Call, in globInput) tool.Result {
 	start := time.Now()
-	if in.Pattern == "" || !doublestar.ValidatePattern(in.Pattern) {
-		return tool.Refuse(ClassPattern, fmt.Sprintf("glob: the pattern %q is not valid: check its brackets and braces", in.Pattern))
+	err := checkGlob(in.Pattern)
+	if in.Pattern == "" {
+		err = refuse(ClassPattern, "the pattern is empty")
+	}
+	if err != nil {
+		return failure("glob", in.Pattern, err)
 	}
 	dir, pattern := splitGlob(in)
 	p, info, err := w.begin(dir)
@@ -76,6 +80,9 @@ func (w *Workspace) runGlob(ctx context.Context, _ tool.Call, in globInput) tool
 	found, deeper, err := w.match(ctx, p, pattern)
 	if err != nil {
 		return failure("glob", dir, err)
+	}
+	if at := p.below(pattern); len(found) == 0 && at != "" {
+		return tool.Text(fmt.Sprintf("No files found: %s is a folder. For all files in it use %s", at, path.Join(at, "**")))
 	}
 	return globResult(p, found, deeper, time.Since(start))
 }
@@ -96,6 +103,46 @@ func (w *Workspace) match(ctx context.Context, p place, pattern string) (found [
 	}
 	newestFirst(found)
 	return found, deeper, err
+}
+
+// below is the folder that a pattern names, if it is the name of one.
+func (p place) below(pattern string) string {
+	if strings.ContainsAny(pattern, `*?[{\`) {
+		return ""
+	}
+	if info, err := p.area.root.Stat(filepath.Join(p.rel, filepath.FromSlash(pattern))); err != nil || !info.IsDir() {
+		return ""
+	}
+	return p.show(pattern)
+}
+
+// maxChoices bounds what a pattern with braces stands for: one in {a,b}{a,b}…
+// doubles with each pair of them, and all are tried on each name.
+const maxChoices = 1000
+
+// checkGlob returns what is wrong with a pattern of names.
+func checkGlob(pattern string) error {
+	if !doublestar.ValidatePattern(pattern) {
+		return refuse(ClassPattern, "the pattern %q is not valid: check its brackets and braces", pattern)
+	}
+	choices, open := 1, []int{} // the choices of each brace that is open
+	for i := 0; i < len(pattern) && choices <= maxChoices; i++ {
+		switch n := len(open) - 1; {
+		case pattern[i] == '\\':
+			i++
+		case pattern[i] == '{':
+			open = append(open, 1)
+		case pattern[i] == ',' && n >= 0:
+			open[n]++
+		case pattern[i] == '}' && n >= 0:
+			choices *= open[n]
+			open = open[:n]
+		}
+	}
+	if choices > maxChoices {
+		return refuse(ClassPattern, "the braces of the pattern stand for more than %d patterns: use fewer of them", maxChoices)
+	}
+	return nil
 }
 
 func newestFirst(found []entry) {

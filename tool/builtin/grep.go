@@ -2,7 +2,10 @@ package builtin
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"path"
 	"path/filepath"
 	"slices"
@@ -90,7 +93,10 @@ func (w *Workspace) runGrep(ctx context.Context, _ tool.Call, in grepInput) tool
 		if files, err = w.list(ctx, p, keep); err != nil {
 			return failure("grep", dir, err)
 		}
-	} else { // a file that was named is searched whatever its name
+	} else { // a file that was named is searched whatever its name, and must be one that can be
+		if err := p.searchable(); err != nil {
+			return failure("grep", dir, err)
+		}
 		files = []entry{{filepath.Base(p.rel), info}}
 		p = w.placeIn(p.area, filepath.Dir(p.abs))
 	}
@@ -104,6 +110,21 @@ func (w *Workspace) runGrep(ctx context.Context, _ tool.Call, in grepInput) tool
 	return grepResult(in, p, found)
 }
 
+// searchable returns why a file cannot be searched, if it cannot.
+func (p place) searchable() error {
+	f, info, err := p.open()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	start := make([]byte, 8<<10)
+	n, err := io.ReadFull(f, start)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return refuseBinary(start[:n], http.DetectContentType(start[:n]), info.Size())
+}
+
 // chooser makes the test for file names out of glob and type.
 func chooser(in grepInput) (func(name string) bool, error) {
 	var patterns []string
@@ -114,8 +135,8 @@ func chooser(in grepInput) (func(name string) bool, error) {
 	}
 	glob, not := strings.CutPrefix(in.Glob, "!")
 	glob = strings.TrimPrefix(filepath.ToSlash(glob), "./")
-	if !doublestar.ValidatePattern(glob) {
-		return nil, refuse(ClassPattern, "the glob %q is not valid: check its brackets and braces", in.Glob)
+	if err := checkGlob(glob); err != nil {
+		return nil, err
 	}
 	fits := func(pattern, name string) bool {
 		if !strings.Contains(pattern, "/") {
@@ -132,11 +153,15 @@ func chooser(in grepInput) (func(name string) bool, error) {
 // grepResult writes what was found in the way that was asked for.
 func grepResult(in grepInput, p place, found []findings) tool.Result {
 	o := GrepOutput{Mode: in.Mode, Names: []string{}}
-	var lines, large []string
+	var lines, large, locked []string
 	for _, f := range found {
 		name := p.show(f.name)
-		if f.large {
+		switch {
+		case f.large:
 			large = append(large, quote(name))
+			continue
+		case f.locked:
+			locked = append(locked, quote(name))
 			continue
 		}
 		o.Names = append(o.Names, valid(name))
@@ -177,15 +202,23 @@ func grepResult(in grepInput, p place, found []findings) tool.Result {
 	case len(lines) < all:
 		text += fmt.Sprintf("\n(results %d to %d of %d; use offset and head_limit for others)", in.Offset+1, in.Offset+len(lines), all)
 	}
-	if n := len(large); n > 0 {
-		if n > 5 {
-			large = append(large[:5], fmt.Sprintf("and %d more", n-5))
-		}
-		text += fmt.Sprintf("\n(larger than %s and not searched: %s; use Bash and grep for that)", bytesText(maxWhole), strings.Join(large, ", "))
+	if len(large) > 0 {
+		text += fmt.Sprintf("\n(larger than %s and not searched: %s; use Bash and grep for that)", bytesText(maxWhole), someOf(large))
+	}
+	if len(locked) > 0 {
+		text += fmt.Sprintf("\n(not searched, since they may not be read: %s)", someOf(locked))
 	}
 	r := tool.Text(text)
 	r.Output = o
 	return r
+}
+
+// someOf names the first five.
+func someOf(names []string) string {
+	if n := len(names); n > 5 {
+		names = append(names[:5:5], fmt.Sprintf("and %d more", n-5))
+	}
+	return strings.Join(names, ", ")
 }
 
 // contentLines writes the lines of a file as grep does: a colon behind the name

@@ -3,10 +3,16 @@ package builtin
 import (
 	"fmt"
 	"regexp"
+	"sort"
+	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/daruma-agent/daruma/tool"
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/text/unicode/norm"
 )
 
 // nearby explains to the model why old is not in content: what is there that is
@@ -18,6 +24,9 @@ func nearby(content, old string) string {
 	}
 	lines := strings.Split(content, "\n")
 	wanted := strings.Split(strings.Trim(old, "\n"), "\n")
+	if text := unshown(lines, old); text != "" {
+		return text
+	}
 	for _, way := range []struct {
 		same func(string) string
 		text string
@@ -32,6 +41,9 @@ func nearby(content, old string) string {
 				lineRange(at, len(wanted)), way.text, excerpt(lines, at, len(wanted)))
 		}
 	}
+	if at := findLines(lines, wanted, norm.NFC.String); at >= 0 {
+		return fmt.Sprintf("It looks like %s, where letters with marks are composed otherwise. %s", lineRange(at, len(wanted)), asWritten(lines[at:at+len(wanted)]))
+	}
 	key, at := "", -1
 	for _, l := range wanted { // the longest line says most
 		if len(strings.TrimSpace(l)) > len(key) {
@@ -42,6 +54,63 @@ func nearby(content, old string) string {
 		return "Nothing in the file is like it: read the file again"
 	}
 	return fmt.Sprintf("The line most like it is line %d:\n%s", at+1, excerpt(lines, max(0, at-1), 3))
+}
+
+// unshown explains what differs only in what Read does not show: control
+// characters, a \r within a line, bytes that are not UTF-8.
+func unshown(lines []string, old string) string {
+	bare := tool.Clean(old)
+	for strings.Contains(bare, "\uFFFD\uFFFD") { // several bytes are shown as one
+		bare = strings.ReplaceAll(bare, "\uFFFD\uFFFD", "\uFFFD")
+	}
+	if strings.TrimSpace(bare) == "" {
+		return ""
+	}
+	var shown strings.Builder
+	ends := make([]int, len(lines)) // of each line in shown
+	for i, l := range lines {
+		shown.WriteString(tool.Clean(l) + "\n")
+		ends[i] = shown.Len()
+	}
+	at := strings.Index(shown.String(), bare)
+	if at < 0 {
+		return ""
+	}
+	last := len(lines) - 1
+	from := sort.Search(last, func(i int) bool { return ends[i] > at })
+	to := sort.Search(last, func(i int) bool { return ends[i] >= at+len(bare) })
+	where, there := lineRange(from, to-from+1), lines[from:to+1]
+	if !utf8.ValidString(strings.Join(there, "")) {
+		return fmt.Sprintf("It looks like %s, where there are bytes that are not UTF-8 and cannot be written in old_string. "+
+			"Take the text beside them, or change the file with Bash", where)
+	}
+	return fmt.Sprintf("It looks like %s, where there are characters that Read does not show. %s", where, asWritten(there))
+}
+
+// asWritten shows lines so that every character of them can be told and sent.
+func asWritten(lines []string) string {
+	return "Written as a JSON string, as old_string can be, the file has there:\n" + tool.Middle(inASCII(strings.Join(lines, "\n")), 1500, 500, " … ")
+}
+
+// inASCII writes text as a JSON string of nothing but ASCII.
+func inASCII(text string) string {
+	b, err := jsontext.AppendQuote(nil, strings.ToValidUTF8(text, "\uFFFD"))
+	if err != nil {
+		return strconv.QuoteToASCII(text) // cannot be: it is valid
+	}
+	var out strings.Builder
+	for _, r := range string(b) {
+		switch {
+		case r < 0x7f:
+			out.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	return out.String()
 }
 
 var numbered = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^ *[0-9]+\t`) })

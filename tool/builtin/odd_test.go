@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/daruma-agent/daruma/tool"
 )
 
 // hardlink gives a file of the workspace another name.
@@ -57,12 +59,12 @@ func TestFileBecomesALink(t *testing.T) {
 	if data, _, err := p.load(); err == nil {
 		t.Errorf("read through the link: %q", data)
 	}
-	if err := p.replace([]byte("new\n"), nil); err != nil {
-		t.Error(err)
+	if err := p.replace([]byte("new\n"), nil); err == nil {
+		t.Error("what has come there meanwhile was replaced")
 	}
 	info, err := os.Lstat(path)
-	if err != nil || !info.Mode().IsRegular() || b.content("f") != "new\n" {
-		t.Errorf("the link is still there: %v, %v", info, err)
+	if err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link is gone: %v, %v", info, err)
 	}
 	if data, err := os.ReadFile(outside); string(data) != "hush\n" || err != nil {
 		t.Errorf("outside: %q, %v", data, err)
@@ -199,4 +201,34 @@ func TestCasesOfFiles(t *testing.T) {
 		}
 		wants(t, b.good("Read", in{"file_path": "late", "offset": 2001}), "a␀bcd")
 	})
+}
+
+// Somebody changes a file after it was compared with what was read of it, and
+// before the new one is put in its place.
+func TestFileChangesAtTheLastMoment(t *testing.T) {
+	for name, c := range map[string]struct {
+		old  string // empty: the file is not there
+		call string
+	}{"edit": {"old\n", "Edit"}, "write": {"old\n", "Write"}, "create": {"", "Write"}} {
+		t.Run(name, func(t *testing.T) {
+			b := open(t)
+			if c.old != "" {
+				b.file("f", c.old)
+				b.good("Read", in{"file_path": "f"})
+			}
+			call := tool.Call{ID: "call", Name: c.call, Saved: func(string, []byte, []byte) error {
+				b.file("f", "of somebody else\n")
+				return nil
+			}}
+			input := in{"file_path": "f", "content": "new\n"}
+			if c.call == "Edit" {
+				input = in{"file_path": "f", "old_string": "old", "new_string": "new"}
+			}
+			r := b.run(t.Context(), call, input)
+			if r.Class != ClassStale || b.content("f") != "of somebody else\n" {
+				t.Errorf("%s: the file has %q", text(r), b.content("f"))
+			}
+			noTemps(t, b.dir)
+		})
+	}
 }

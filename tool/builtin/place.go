@@ -100,6 +100,9 @@ func canonical(path string) (string, error) {
 			return filepath.Join(real, rest), nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
+			if _, clear := os.Stat(p); clear != nil {
+				err = clear // of links that lead in circles it has the system's word
+			}
 			return "", err
 		}
 		if _, err := os.Lstat(p); err == nil {
@@ -207,7 +210,7 @@ func (p place) neighbours() []string {
 	var near []string
 	for _, n := range names { // what looks the same can only be told by its characters
 		if same := lookalike(filepath.Base(p.rel), n); same && len(near) < 3 {
-			near = append(near, n+", whose name looks the same and is written otherwise (as JSON "+strconv.QuoteToASCII(n)+")")
+			near = append(near, n+", whose name looks the same and is written otherwise (as JSON "+inASCII(n)+")")
 		}
 	}
 	if len(near) > 0 {

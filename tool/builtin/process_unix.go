@@ -166,6 +166,8 @@ func (t *tree) await(limit time.Duration, each func([]int)) []int {
 // this user may: a root in a container must not take a user's files away.
 func keepOwner(f *os.File, old fs.FileInfo) {
 	if st, ok := old.Sys().(*syscall.Stat_t); ok {
-		_ = f.Chown(int(st.Uid), int(st.Gid))
+		if f.Chown(int(st.Uid), int(st.Gid)) != nil {
+			_ = f.Chown(-1, int(st.Gid)) // the group, which others may work in, is for its members to give
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/daruma-agent/daruma/tool"
@@ -155,6 +156,7 @@ type page struct {
 	cut     int  // lines that were cut
 	crlf    bool // there are lines that end in \r\n
 	invalid bool // a shown line is not UTF-8
+	unshown bool // a line has control characters
 	more    bool // total is where reading ended, not how many lines there are
 	stuck   bool // it ended in a line of which no end was found
 }
@@ -213,6 +215,7 @@ func (p *page) add(l line) {
 		text = strings.TrimPrefix(text, bom)
 	}
 	p.invalid = p.invalid || !l.cut && !utf8.ValidString(text)
+	p.unshown = p.unshown || strings.ContainsFunc(text, func(r rune) bool { return r != '\t' && r != 0 && unicode.IsControl(r) })
 	if l.cut || utf8.RuneCountInString(text) > maxLine {
 		p.cut++
 		text = tool.Middle(strings.ToValidUTF8(text, ""), maxLine, 0, "… [line cut here]")
@@ -307,6 +310,9 @@ func (p *page) notes(last int) (notes []string) {
 	}
 	if p.invalid {
 		notes = append(notes, "not all of this is UTF-8; what is not is shown as \uFFFD")
+	}
+	if p.unshown {
+		notes = append(notes, `there are control characters, which are not shown (a \r in a line is shown as its end); in old_string they are written as in \r or \u001b`)
 	}
 	return notes
 }

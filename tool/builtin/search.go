@@ -3,6 +3,9 @@ package builtin
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"regexp"
 	"regexp/syntax"
 	"runtime"
@@ -51,6 +54,7 @@ type findings struct {
 	hits    []hit
 	more    bool // hits were left out
 	large   bool // it was not searched, being too large
+	locked  bool // it was not searched, since this user may not read it
 }
 
 func newQuery(in grepInput) (*query, error) {
@@ -73,7 +77,8 @@ func newQuery(in grepInput) (*query, error) {
 	}
 	q := &query{
 		re: re, multiline: in.Multiline, only: in.Only, lines: in.Mode == modeContent, first: in.Mode == modeFiles,
-		before: max(in.Before, in.Around), after: max(in.After, in.Around),
+		// More than is kept of a file is not shown, and a sum must not overflow.
+		before: min(max(in.Before, in.Around), maxHits), after: min(max(in.After, in.Around), maxHits),
 	}
 	if tree, err := syntax.Parse(expr, syntax.Perl); err == nil {
 		l := required(tree.Simplify())
@@ -122,8 +127,14 @@ func (q *query) search(ctx context.Context, p place, files []entry) []findings {
 	results := make([]findings, len(files))
 	var next atomic.Int64
 	var workers sync.WaitGroup
+	var fault atomic.Value // a panic would end the program if nobody here took it
 	for range min(runtime.GOMAXPROCS(0), 8, max(1, len(files))) {
 		workers.Go(func() {
+			defer func() {
+				if v := recover(); v != nil {
+					fault.Store(fmt.Sprint(v))
+				}
+			}()
 			var buf buffers // for one file after the other
 			defer buf.close()
 			for {
@@ -136,7 +147,10 @@ func (q *query) search(ctx context.Context, p place, files []entry) []findings {
 		})
 	}
 	workers.Wait()
-	return slices.DeleteFunc(results, func(f findings) bool { return f.matches == 0 && !f.large })
+	if v := fault.Load(); v != nil {
+		panic(v) // to the tool set, as of every tool
+	}
+	return slices.DeleteFunc(results, func(f findings) bool { return f.matches == 0 && !f.large && !f.locked })
 }
 
 // buffers are memory for the contents of one file, and its folder.
@@ -154,11 +168,12 @@ func (q *query) file(p place, e entry, buf *buffers) findings {
 		return f
 	}
 	at, err := buf.place(p, e.name)
-	if err != nil {
-		return f
+	var data []byte
+	if err == nil {
+		data, _, err = at.loadInto(buf.data)
 	}
-	data, _, err := at.loadInto(buf.data)
 	if err != nil {
+		f.locked = errors.Is(err, fs.ErrPermission)
 		return f
 	}
 	if buf.data = data; bytes.IndexByte(data[:min(len(data), 8<<10)], 0) >= 0 {
@@ -217,6 +232,9 @@ func (q *query) byLine(f *findings, data, hay []byte) {
 		at = end + 1
 		if q.only && q.lines {
 			for _, m := range q.re.FindAll(line, -1) {
+				if len(m) == 0 {
+					continue // there is nothing to show, as in x* where no x is
+				}
 				f.matches++
 				q.keep(f, hit{n + 1, true, string(m)})
 			}
@@ -244,6 +262,9 @@ func (q *query) spans(f *findings, data []byte) {
 		limit = 1
 	}
 	for _, m := range q.re.FindAllIndex(data, limit) {
+		if q.only && q.lines && m[0] == m[1] {
+			continue
+		}
 		f.matches++
 		line += bytes.Count(data[at:m[0]], []byte("\n"))
 		at = m[0]

@@ -60,7 +60,7 @@ func (w *Workspace) runTaskOutput(ctx context.Context, _ tool.Call, in taskOutpu
 	if in.Block == nil || *in.Block {
 		wait := defaultWait
 		if in.Timeout > 0 {
-			wait = min(time.Duration(in.Timeout)*time.Millisecond, w.cfg.MaxTimeout)
+			wait = atMost(w.cfg.MaxTimeout, in.Timeout)
 		}
 		timer := time.NewTimer(wait)
 		defer timer.Stop()

@@ -139,6 +139,8 @@ func TestWebFetch(t *testing.T) {
 		switch {
 		case r.URL.Path == "/forbidden":
 			w.WriteHeader(http.StatusForbidden)
+		case r.URL.Path == "/nothing":
+			w.WriteHeader(http.StatusNoContent)
 		case r.URL.Path == "/busy":
 			w.Header().Set("Retry-After", "7")
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -163,6 +165,7 @@ func TestWebFetch(t *testing.T) {
 		"/wrong":    {"naïve"},
 		"/svg":      {"<text>drawn"},
 		"/empty":    {"has no text", "scripts"},
+		"/nothing":  {"has no content: the server answered 204 No Content"},
 		"/pdf":      {"PDF", "2 pages"},
 	} {
 		wants(t, b.good("WebFetch", in{"url": base + path, "prompt": "what is it?"}), want...)

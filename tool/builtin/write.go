@@ -157,6 +157,21 @@ func mostlyCRLF(text string) bool {
 
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
+// unchanged looks once more, since writing and noting what is written take their
+// time: what somebody else has done meanwhile must not be lost.
+func (p place) unchanged(old fs.FileInfo) error {
+	now, err := p.area.root.Lstat(p.rel)
+	switch {
+	case old == nil && errors.Is(err, fs.ErrNotExist):
+		return nil
+	case old != nil && err == nil && os.SameFile(old, now) && now.Size() == old.Size() && now.ModTime().Equal(old.ModTime()):
+		return nil
+	case old == nil && err != nil:
+		return err
+	}
+	return refuse(ClassStale, "something else has changed the file at this moment. Read it again; nothing was changed")
+}
+
 // replace puts data in the place of a file in one step: whoever looks sees the
 // old file or the new one, whole, also after a crash. old is what is replaced,
 // nil if there is nothing.
@@ -182,6 +197,7 @@ func (p place) replace(data []byte, old fs.FileInfo) (err error) {
 	}()
 	if old != nil {
 		keepOwner(f, old)
+		p.keepAttributes(f)
 		err = f.Chmod(old.Mode()) // past the umask, and after the owner, who may clear bits
 	}
 	if err == nil {
@@ -192,6 +208,9 @@ func (p place) replace(data []byte, old fs.FileInfo) (err error) {
 	}
 	if closing := f.Close(); err == nil {
 		err = closing
+	}
+	if err == nil {
+		err = p.unchanged(old)
 	}
 	if err == nil {
 		err = root.Rename(temp, p.rel)

@@ -159,12 +159,16 @@ func (s pdfSource) ends() error {
 // of its own, but for everything that it follows it has to read.
 type leash struct {
 	io.ReaderAt
-	ctx context.Context
+	ctx   context.Context
+	reads int // since the step began
 }
 
-func (l leash) ReadAt(b []byte, at int64) (int, error) {
+func (l *leash) ReadAt(b []byte, at int64) (int, error) {
 	if err := l.ctx.Err(); err != nil {
 		return 0, fmt.Errorf("it takes too long: %w", err)
+	}
+	if l.reads++; l.reads > maxReads {
+		return 0, errors.New("it leads in circles")
 	}
 	return l.ReaderAt.ReadAt(b, at)
 }
@@ -172,13 +176,25 @@ func (l leash) ReadAt(b []byte, at int64) (int, error) {
 // document is an open PDF.
 type document struct {
 	*pdf.Reader
+	leash  *leash
 	count  int
 	locked bool
 }
 
 func openPDF(ctx context.Context, src pdfSource) (doc document, err error) {
 	defer caught(&err)
-	doc.Reader, err = pdf.NewReader(leash{src, ctx}, src.size)
+	encrypt, err := src.inspect(ctx)
+	if err != nil {
+		return document{}, err
+	}
+	doc.leash = &leash{ReaderAt: plain{src, encrypt}, ctx: ctx}
+	if doc.Reader, err = pdf.NewReader(doc.leash, src.size); err == nil {
+		err = stored(doc.Reader)
+	}
+	if err == nil && len(encrypt) > 0 {
+		doc.leash = &leash{ReaderAt: src, ctx: ctx}
+		doc.Reader, err = pdf.NewReader(doc.leash, src.size)
+	}
 	if err != nil {
 		return document{}, err
 	}
@@ -203,7 +219,7 @@ func (d document) text(ctx context.Context, r pageRange) (string, error) {
 		fmt.Fprintf(&b, "--- page %d of %d ---\n", n, d.count)
 		text, err := d.page(n)
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, d.leash.reads > maxReads:
 			return "", refuse(tool.ClassTimeout, "page %d takes too long to read. Ask for other pages, or use pdftotext in Bash", n)
 		case err != nil:
 			fmt.Fprintf(&b, "(this page cannot be read: %v)\n", err)
@@ -232,6 +248,7 @@ func (d document) text(ctx context.Context, r pageRange) (string, error) {
 
 func (d document) page(n int) (text string, err error) {
 	defer caught(&err)
+	d.leash.reads = 0
 	p := d.Page(n)
 	size := unpacked(p.V.Key("Contents"))
 	if size > maxPageText {

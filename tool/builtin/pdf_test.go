@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"bytes"
+	"compress/zlib"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -147,4 +148,59 @@ func FuzzPDF(f *testing.F) {
 			t.Errorf("%d blocks, %v", len(blocks), err)
 		}
 	})
+}
+
+// crossed writes a PDF of version 1.5: objects that lie in the file, by their
+// text and their number, and a stream of cross-references with more entries.
+func crossed(size, extra string, objects map[int]string, entries ...[]byte) string {
+	var b, packed bytes.Buffer
+	b.WriteString("%PDF-1.5\n")
+	table := make([]byte, 40)
+	for n, o := range objects {
+		table[4*n], table[4*n+1], table[4*n+2] = 1, byte(b.Len()>>8), byte(b.Len())
+		fmt.Fprintf(&b, "%d 0 obj\n%s\nendobj\n", n, o)
+	}
+	for _, e := range entries { // the number of the object, and that of the stream which it is in
+		copy(table[4*e[0]:], []byte{2, 0, e[1], 0})
+	}
+	z := zlib.NewWriter(&packed)
+	_, _ = z.Write(table)
+	z.Close()
+	at := b.Len()
+	fmt.Fprintf(&b, "9 0 obj\n<</Type/XRef/Size %s/W[1 2 1]/Index[0 10]/Root 1 0 R%s/Filter/FlateDecode/Length %d>>\nstream\n%s\nendstream\nendobj\nstartxref\n%d\n%%%%EOF\n",
+		size, extra, packed.Len(), packed.String(), at)
+	return b.String()
+}
+
+// What would end the program, by its memory or its stack, is left to the API.
+func TestPDFsThatFell(t *testing.T) {
+	root := map[int]string{1: "<</Type/Catalog/Pages 5 0 R>>"}
+	own := map[int]string{1: root[1], 7: "<</Type/ObjStm/N 1/First 4/Length 5 0 R>>\nstream\n5 0 <</Count 1>>\nendstream"}
+	for name, data := range map[string]string{
+		"size":          crossed("100000000000", "", root),
+		"size, hidden":  strings.Replace(crossed("100000000000", "", root), "/Size", "/S#69ze%\n", 1),
+		"index":         crossed("10", "/Index[100000000000 1]", root),
+		"widths":        strings.Replace(crossed("10", "", root), "/W[1 2 1]", "/W[1 100000000000 1]", 1),
+		"columns":       crossed("10", "/DecodeParms<</Predictor 12/Columns 100000000000>>", root),
+		"elsewhere":     crossed("10", "/DecodeParms 3 0 R", root),
+		"table":         strings.Replace(paper("", "x"), "xref\n0 6", "xref\n%\n4000000000 1\n0000000009 00000 n\n0 6", 1),
+		"in itself":     crossed("10", "", root, []byte{5, 5}),
+		"in each other": crossed("10", "", root, []byte{5, 6}, []byte{6, 5}),
+		"encryption":    crossed("10", "/Encrypt 5 0 R", root, []byte{5, 5}),
+		"its length":    crossed("10", "", own, []byte{5, 7}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := open(t)
+			b.file("a.pdf", data)
+			r := b.call("Read", in{"file_path": "a.pdf"})
+			if r.IsError || r.Content[len(r.Content)-1].Type != message.Document {
+				t.Errorf("%+v", r)
+			}
+			wants(t, b.bad("Read", in{"file_path": "a.pdf", "pages": "1"}), "cannot be read one by one")
+		})
+	}
+	good := map[int]string{1: root[1], 7: "<</Type/ObjStm/N 1/First 4/Length 27>>\nstream\n5 0 <</Type/Pages/Count 3>>\nendstream"}
+	b := open(t)
+	b.file("a.pdf", crossed("10", "", good, []byte{5, 7}))
+	wants(t, b.good("Read", in{"file_path": "a.pdf"}), "3 pages")
 }

@@ -138,16 +138,42 @@ func chooser(in grepInput) (func(name string) bool, error) {
 	if err := checkGlob(glob); err != nil {
 		return nil, err
 	}
-	fits := func(pattern, name string) bool {
-		if !strings.Contains(pattern, "/") {
-			name = path.Base(name) // as git and ripgrep have it
-		}
-		return doublestar.MatchUnvalidated(pattern, name)
-	}
 	return func(name string) bool {
 		ofType := patterns == nil || slices.ContainsFunc(patterns, func(t string) bool { return fits(t, name) })
-		return ofType && (glob == "" || fits(glob, name) != not)
+		switch {
+		case glob == "" || !ofType:
+			return ofType
+		case not:
+			return !leavesOut(glob, name)
+		}
+		return fits(glob, name)
 	}, nil
+}
+
+// fits matches a pattern as git and ripgrep have it: without a slash it is one
+// of names in any folder, and a slash at its beginning ties it to the first.
+func fits(pattern, name string) bool {
+	if !strings.Contains(pattern, "/") {
+		name = path.Base(name)
+	}
+	return doublestar.MatchUnvalidated(strings.TrimPrefix(pattern, "/"), name)
+}
+
+// leavesOut reports whether a pattern is one of the file or of a folder that it
+// is in: !vendor leaves out all of vendor, and with a slash at its end it means
+// folders only.
+func leavesOut(pattern, name string) bool {
+	folders := strings.HasSuffix(pattern, "/")
+	pattern = strings.TrimSuffix(pattern, "/")
+	if folders {
+		name = path.Dir(name)
+	}
+	for ; name != "."; name = path.Dir(name) {
+		if fits(pattern, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // grepResult writes what was found in the way that was asked for.

@@ -232,9 +232,6 @@ func (q *query) byLine(f *findings, data, hay []byte) {
 		at = end + 1
 		if q.only && q.lines {
 			for _, m := range q.re.FindAll(line, -1) {
-				if len(m) == 0 {
-					continue // there is nothing to show, as in x* where no x is
-				}
 				f.matches++
 				q.keep(f, hit{n + 1, true, string(m)})
 			}
@@ -262,9 +259,6 @@ func (q *query) spans(f *findings, data []byte) {
 		limit = 1
 	}
 	for _, m := range q.re.FindAllIndex(data, limit) {
-		if q.only && q.lines && m[0] == m[1] {
-			continue
-		}
 		f.matches++
 		line += bytes.Count(data[at:m[0]], []byte("\n"))
 		at = m[0]

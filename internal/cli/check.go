@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -81,6 +80,7 @@ type checked struct {
 	doctor.Report
 	Next   string `json:"next"`
 	Healed string `json:"healed,omitzero"` // path of the healed copy
+	Aside  string `json:"aside,omitzero"`  // where an older one is now
 	Diff   string `json:"diff,omitzero"`
 }
 
@@ -95,7 +95,7 @@ func check(w *world, f *doctor.File, o checkOptions) error {
 	sound := report.Sound
 	if o.fix && f.Diff() != "" {
 		var err error
-		if out.Healed, err = f.HealTo(cmp.Or(o.out, f.HealedPath())); err != nil && !errors.Is(err, doctor.ErrNothingLeft) {
+		if out.Healed, out.Aside, err = f.HealTo(o.out); err != nil && !errors.Is(err, doctor.ErrNothingLeft) {
 			return fail(exitConfig, "name another place with --out", "the healed copy cannot be written: %v", err)
 		}
 		if err == nil {
@@ -132,6 +132,9 @@ func printChecked(w *world, out checked, o checkOptions) error {
 		text += "\nNothing was written: there is nothing to heal.\n"
 	case o.fix:
 		text += "\nNothing was written: there is nothing left to heal.\n"
+	}
+	if out.Aside != "" {
+		text += fmt.Sprintf("An older copy, which is another one, was kept: %s\n", out.Aside)
 	}
 	_, err := fmt.Fprint(w.Stdout, text)
 	return written(err)

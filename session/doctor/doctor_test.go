@@ -389,15 +389,15 @@ func TestHealTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.HealTo(path); err == nil {
+	if _, _, err := f.HealTo(path); err == nil {
 		t.Error("the original was overwritten")
 	}
 	if err := os.Symlink(path, filepath.Join(dir, "link")); err == nil {
-		if _, err := f.HealTo(filepath.Join(dir, "link")); err == nil {
+		if _, _, err := f.HealTo(filepath.Join(dir, "link")); err == nil {
 			t.Error("the original was overwritten by another name")
 		}
 	}
-	to, err := f.HealTo("")
+	to, _, err := f.HealTo("")
 	if err != nil || to != filepath.Join(dir, "s.healed.jsonl") {
 		t.Fatal(to, err)
 	}
@@ -408,17 +408,29 @@ func TestHealTo(t *testing.T) {
 	if now, _ := os.ReadFile(path); !bytes.Equal(now, data) {
 		t.Error("the original was changed")
 	}
-	if again, err := f.HealTo(""); err != nil || again != to {
+	if again, _, err := f.HealTo(""); err != nil || again != to {
 		t.Errorf("the same copy again: %v", err)
 	}
-	write(t, to, append(got, "{}\n"...))
-	if _, err := f.HealTo(""); !errors.Is(err, os.ErrExist) {
-		t.Errorf("a copy that somebody went on with was overwritten: %v", err)
+	for n := 1; n < 3; n++ { // somebody went on with the copy
+		older := append(bytes.Clone(got), strings.Repeat("{}\n", n)...)
+		write(t, to, older)
+		if _, _, err := f.HealTo(filepath.Join(dir, ".", "s.healed.jsonl")); !errors.Is(err, os.ErrExist) {
+			t.Errorf("a file that was named was overwritten: %v", err)
+		}
+		_, aside, err := f.HealTo("")
+		if want := filepath.Join(dir, fmt.Sprintf("s.healed.%d.jsonl", n)); err != nil || aside != want {
+			t.Errorf("the older copy went to %s, not to %s: %v", aside, want, err)
+		}
+		kept, _ := os.ReadFile(aside)
+		now, _ := os.ReadFile(to)
+		if !bytes.Equal(kept, older) || !bytes.Equal(now, got) {
+			t.Errorf("the older copy has %d bytes of %d, the new one %d of %d", len(kept), len(older), len(now), len(got))
+		}
 	}
-	if _, err := f.HealTo(dir); err == nil {
+	if _, _, err := f.HealTo(dir); err == nil {
 		t.Error("a folder was overwritten")
 	}
-	if _, err := f.HealTo(filepath.Join(dir, "none", "x.jsonl")); err == nil {
+	if _, _, err := f.HealTo(filepath.Join(dir, "none", "x.jsonl")); err == nil {
 		t.Error("wrote into a folder that is not there")
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, ".healed-*")); len(left) > 0 {

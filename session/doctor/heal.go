@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -153,36 +154,66 @@ func (f *File) HealedPath() string {
 
 // HealTo writes the healed file to path, or to [File.HealedPath] if path is
 // empty, and returns where it is. The file appears whole or not at all. The
-// original is never overwritten, and no other file either: a healed copy that
-// somebody went on with holds what is nowhere else ([os.ErrExist]).
-func (f *File) HealTo(path string) (string, error) {
-	if path == "" {
+// original is never overwritten, and no other file either ([os.ErrExist]): a
+// healed copy that somebody went on with holds what is nowhere else. One that
+// stands at HealedPath makes room for the new one, and aside is where it is now.
+func (f *File) HealTo(path string) (healed, aside string, err error) {
+	own := path == ""
+	if own {
 		path = f.HealedPath()
 	}
-	if len(f.cure().doc.lines) == 0 {
-		return "", fmt.Errorf("write healed session: %w", ErrNothingLeft)
-	}
-	if same(path, f.Path) {
-		return "", fmt.Errorf("write healed session: %s is the original, which is never touched; give another path", path)
-	}
-	if info, err := os.Stat(path); err == nil {
-		if was, err := readRegular(path, info); err == nil && bytes.Equal(was, f.cure().doc.bytes()) {
-			return path, nil
+	switch there, err := f.stands(path); {
+	case len(f.cure().doc.lines) == 0:
+		return "", "", fmt.Errorf("write healed session: %w", ErrNothingLeft)
+	case same(path, f.Path):
+		return "", "", fmt.Errorf("write healed session: %s is the original, which is never touched; give another path", path)
+	case there:
+		return path, "", nil
+	case err != nil && !own:
+		return "", "", fmt.Errorf("write healed session: %w: %s; somebody may have gone on with it: move it away, or give another path", err, path)
+	case err != nil:
+		if aside, err = makeRoom(path); err != nil {
+			return "", "", fmt.Errorf("write healed session: %w", err)
 		}
-		return "", fmt.Errorf("write healed session: %w: %s; somebody may have gone on with it: move it away, or give another path", os.ErrExist, path)
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".healed-*")
 	if err != nil {
-		return "", fmt.Errorf("write healed session: %w", err)
+		return "", aside, fmt.Errorf("write healed session: %w", err)
 	}
 	err = errors.Join(f.Heal(tmp), tmp.Sync(), tmp.Close())
 	if err == nil {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {
-		return "", errors.Join(fmt.Errorf("write healed session: %w", err), os.Remove(tmp.Name()))
+		return "", aside, errors.Join(fmt.Errorf("write healed session: %w", err), os.Remove(tmp.Name()))
 	}
-	return path, nil
+	return path, aside, nil
+}
+
+// stands reports whether the healed file is at path already. Anything else there
+// is [os.ErrExist].
+func (f *File) stands(path string) (bool, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false, nil
+	}
+	if was, err := readRegular(path, info); err == nil && bytes.Equal(was, f.cure().doc.bytes()) {
+		return true, nil
+	}
+	return false, os.ErrExist
+}
+
+// makeRoom moves the file at path to NAME.N.jsonl beside it, with the first N
+// that is free.
+func makeRoom(path string) (aside string, err error) {
+	for n := 1; ; n++ {
+		aside = fmt.Sprintf("%s.%d.jsonl", strings.TrimSuffix(path, ".jsonl"), n)
+		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+			return aside, os.Rename(path, aside)
+		} else if err != nil {
+			return "", err
+		}
+	}
 }
 
 // same reports whether both paths lead to one file, by whatever name.

@@ -210,7 +210,7 @@ func TestNothingIsLeft(t *testing.T) {
 	for _, format := range all {
 		line := everyday(t, format)[spots[format].prompt]
 		f := open(t, "s.jsonl", []byte(line[:len(line)/2]))
-		if _, err := f.HealTo(t.TempDir() + "/out.jsonl"); !errors.Is(err, ErrNothingLeft) {
+		if _, _, err := f.HealTo(t.TempDir() + "/out.jsonl"); !errors.Is(err, ErrNothingLeft) {
 			t.Errorf("%s: %v", format, err)
 		}
 		if r := f.Report(); r.Sound || r.Healable || !strings.Contains(r.String(), "nothing is left") {

@@ -14,7 +14,8 @@ const ManualCompact loop.Transition = "manual_compact"
 // Compact summarises the conversation now, without waiting for the window to
 // fill. instruction, which may be empty, says what the summary must not lose.
 // The events are those of a run that asks nothing else: it completes when the
-// conversation is smaller, and leaves it as it was otherwise.
+// conversation is smaller, or so short already that nothing can be left out, and
+// leaves it as it was otherwise.
 func (a *Agent) Compact(ctx context.Context, instruction string) iter.Seq2[session.Event, error] {
 	return func(yield func(session.Event, error) bool) {
 		r, err := a.begin(ctx, "", true, yield)

@@ -19,6 +19,7 @@ const (
 	summaryTries  = 3      // shrinking the summary request itself (R45)
 	keepShare     = 5      // the newest rounds keep a fifth of the window …
 	keepMost      = 20_000 // … and at most this many tokens
+	shortTalk     = 200    // tokens: a summary that a person asks for would be as long, and cost money
 	progressShare = 10     // a reduction that saves less than a tenth is none
 )
 
@@ -35,7 +36,7 @@ func (r *run) reduce(step loop.Step) loop.Outcome {
 	}
 	before, after := message.Estimate(r.history.Messages), message.Estimate(next)
 	if err == nil && after > before-before/progressShare {
-		err = fmt.Errorf("a summary would hardly make it shorter: %d tokens of %d would remain", after, before)
+		err = fmt.Errorf("%w: %d tokens of %d would remain", errNoGain, after, before)
 	}
 	if err != nil {
 		return r.unchanged(step, err)
@@ -44,6 +45,13 @@ func (r *run) reduce(step loop.Step) loop.Outcome {
 	r.afterCompact(step)
 	return r.refilled(step)
 }
+
+// Why a conversation cannot get smaller, although nothing went wrong: all of it is
+// as new as what would be kept, or a summary would be as long.
+var (
+	errNothingOld = errors.New("there is nothing to leave out")
+	errNoGain     = errors.New("a summary would hardly make it shorter")
+)
 
 // rung makes the smaller conversation.
 func (r *run) rung(rung loop.Rung) ([]*message.Message, error) {
@@ -59,8 +67,8 @@ func (r *run) rung(rung loop.Rung) ([]*message.Message, error) {
 		keep /= 2
 	}
 	plan := compact.Split(r.history.Messages, keep)
-	if len(plan.Old) == len(plan.Words) {
-		return nil, errors.New("there is nothing to leave out")
+	if len(plan.Old) == len(plan.Words) || r.manual && message.Estimate(r.history.Messages) < shortTalk {
+		return nil, errNothingOld
 	}
 	if r.uncompacted {
 		return nil, errors.New("a hook keeps it as it is")
@@ -139,6 +147,10 @@ func (r *run) refilled(step loop.Step) loop.Outcome {
 }
 
 func (r *run) unchanged(step loop.Step, why error) loop.Outcome {
+	if r.manual && (errors.Is(why, errNothingOld) || errors.Is(why, errNoGain)) { // what was wished for holds already
+		r.notice(session.Info, "there is nothing to compact yet: the conversation is short")
+		return loop.Outcome{Kind: loop.Reduced}
+	}
 	switch step.Rung {
 	case loop.Summary:
 		r.Agent.failedSummaries++

@@ -68,6 +68,7 @@ type place struct {
 	binary     string
 	dir, state string
 	server     *fault.Running
+	env        []string // beside that of every place
 }
 
 func newPlace(t testing.TB, binary, script string) *place {
@@ -100,6 +101,7 @@ func (p *place) command(args ...string) (cmd *exec.Cmd, out, errs *bytes.Buffer)
 	cmd = exec.Command(p.binary, args...)
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "ANTHROPIC_BASE_URL="+p.server.URL, "ANTHROPIC_API_KEY=any-key", "XDG_STATE_HOME="+p.state, "HOME="+p.state, "XDG_CONFIG_HOME="+p.state, "TERM=xterm")
+	cmd.Env = append(cmd.Env, p.env...)
 	cmd.WaitDelay = 10 * time.Second
 	out, errs = &bytes.Buffer{}, &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = out, errs

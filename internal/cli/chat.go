@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/daruma-agent/daruma"
+	"github.com/daruma-agent/daruma/failure"
 	"github.com/daruma-agent/daruma/loop"
 	"github.com/daruma-agent/daruma/session"
 	"github.com/daruma-agent/daruma/tool"
@@ -19,7 +20,7 @@ import (
 )
 
 const chatHelp = `Type a prompt and press Enter. While it works, what you type is queued.
-  Esc, Ctrl+C   interrupt; at an empty prompt Ctrl+C twice leaves
+  Esc, Ctrl+C   interrupt; when nothing runs, Ctrl+C twice or Ctrl+D leaves
   /now PROMPT   cut in: the model stops talking, what it said stays, and this follows
   /continue     go on from where it stopped
   /compact      shorten the conversation now; words behind it say what to keep
@@ -33,8 +34,9 @@ type talk struct {
 	agent *daruma.Agent
 	setup *setup
 	show  *renderer
-	term  *term.Terminal
+	term  screen
 	in    *os.File
+	keys  *keys // nil if the terminal reads lines itself
 
 	signals *signals
 
@@ -50,34 +52,36 @@ type talk struct {
 	status  string        // before the prompt
 	sent    []string      // typed while it works, and not taken up yet
 	dumb    bool          // the terminal cannot take anything back
+	asked   bool          // a prompt was given: there is something to go on with
+}
+
+// screen is where the conversation is: a terminal that takes lines back, or one
+// that cannot.
+type screen interface {
+	io.Writer
+	ReadLine() (string, error)
+	SetPrompt(prompt string)
+	SetSize(width, height int) error
 }
 
 // chat talks until the person leaves.
 func chat(w *world, o *options, s *setup) error {
 	in, out := w.Stdin.(*os.File), w.Stdout.(*os.File)
-	state, err := term.MakeRaw(int(in.Fd()))
+	t := &talk{setup: s, prompts: make(chan string), gone: make(chan struct{}), in: in, dumb: w.env("TERM") == "dumb"}
+	restore, err := t.open(in, out)
 	if err != nil {
 		return fail(exitUsage, `run one prompt with daruma -p "…"`, "this terminal cannot be used: %v", err)
 	}
-	defer term.Restore(int(in.Fd()), state)
-	t := &talk{setup: s, prompts: make(chan string), gone: make(chan struct{}), in: in}
-	keys := &keys{in: in, interrupt: t.interrupt}
-	t.term = term.NewTerminal(struct {
-		io.Reader
-		io.Writer
-	}{keys, out}, "> ")
-	if width, height, err := term.GetSize(int(out.Fd())); err == nil {
-		t.term.SetSize(width, height)
-	}
+	defer restore()
 	t.show = &renderer{out: discreet{t.term, s.config.Redact.Known}, colour: w.colour(true), verbose: o.verbose, stream: true, lines: true, width: func() int { return columns(out) }}
 	s.config.Ask, s.config.AskWait = t.ask, t.askWait
 	if t.agent, err = daruma.New(s.config); err != nil {
 		return fail(exitConfig, "", "%v", err)
 	}
 	s.tell = t.show.line
-	t.dumb = w.env("TERM") == "dumb"
 	defer beats(t.beat)()
 	t.signals = onSignals(t.agent, t.show.line, t.leave)
+	t.signals.key = t.interrupt
 	defer t.signals.stop()
 	defer s.farewell(t.agent, "prompt_input_exit")
 	t.show.line(fmt.Sprintf("daruma %s · %s · %s · /help", Version(), s.config.Models[0], w.Dir))
@@ -87,10 +91,14 @@ func chat(w *world, o *options, s *setup) error {
 	if s.left != nil && o.prompt == "" {
 		t.show.line("type /continue to go on from there, or another prompt")
 	}
+	if o.prompt == "" {
+		t.again(false)
+	}
 	go t.read()
 	if o.prompt != "" {
-		t.run(t.agent.Run(context.Background(), o.prompt))
+		t.run(t.agent.Run(context.Background(), o.prompt), "")
 	}
+	defer t.parting()
 	for {
 		select {
 		case <-t.gone:
@@ -104,16 +112,59 @@ func chat(w *world, o *options, s *setup) error {
 	}
 }
 
+// open makes the terminal ready, until restore is called.
+func (t *talk) open(in, out *os.File) (restore func(), err error) {
+	if t.dumb {
+		t.term = &plainScreen{in: bufio.NewReader(in), out: out}
+		return func() {}, nil
+	}
+	state, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	t.keys = &keys{in: in, interrupt: t.interrupt}
+	line := term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{t.keys, out}, "> ")
+	if width, height, err := term.GetSize(int(out.Fd())); err == nil {
+		_ = line.SetSize(width, height)
+	}
+	line.SetBracketedPasteMode(true)
+	t.keys.suspend = func() {
+		line.SetBracketedPasteMode(false)
+		_ = term.Restore(int(in.Fd()), state)
+		suspend()
+		if _, err := term.MakeRaw(int(in.Fd())); err == nil {
+			line.SetBracketedPasteMode(true)
+			_, _ = line.Write(nil) // the prompt again
+		}
+	}
+	t.term = line
+	return func() {
+		t.prompt("") // the shell's own stands there next
+		line.SetBracketedPasteMode(false)
+		_ = term.Restore(int(in.Fd()), state)
+	}, nil
+}
+
+// parting says how the conversation goes on another time.
+func (t *talk) parting() {
+	if t.asked && t.setup.path != "" && t.code == exitOK {
+		t.show.line(t.show.paint(dim, "to go on another time: daruma --resume "+t.setup.session))
+	}
+}
+
 // obey runs one prompt or command.
 func (t *talk) obey(prompt string) {
 	command, rest, _ := strings.Cut(prompt, " ")
 	switch command {
 	case "/continue":
-		t.run(t.agent.Continue(context.Background()))
+		t.run(t.agent.Continue(context.Background()), "")
 	case "/compact":
-		t.run(t.agent.Compact(context.Background(), rest))
+		t.run(t.agent.Compact(context.Background(), rest), "the conversation stays as it was")
 	default:
-		t.run(t.agent.Run(context.Background(), prompt))
+		t.run(t.agent.Run(context.Background(), prompt), "")
 	}
 }
 
@@ -150,9 +201,11 @@ func (t *talk) left() {
 func (t *talk) read() {
 	for {
 		line, err := t.term.ReadLine()
+		if t.keys != nil {
+			line = t.keys.pasted(line)
+		}
 		line = strings.TrimRight(line, " \t\r\n")
 		switch {
-		case errors.Is(err, term.ErrPasteIndicator):
 		case err != nil || line == "/exit" || line == "/quit":
 			t.left()
 			return
@@ -180,21 +233,21 @@ func (t *talk) line(line string) {
 		}
 	}
 	t.mu.Unlock()
+	if t.tells(line) {
+		t.again(running)
+		return
+	}
 	switch {
 	case answer != nil:
 		answer <- strings.TrimSpace(line)
 	case line == "":
-	case line == "/help":
-		t.show.line(chatHelp)
-	case line == "/why":
-		t.why()
-	case line == "/session":
-		t.show.line(t.setup.session + " " + t.setup.path)
+		t.again(running)
 	case own && line != "/continue" && line != "/compact" && !strings.HasPrefix(line, "/compact "):
 		name, _, _ := strings.Cut(line, " ")
 		t.show.line(fmt.Sprintf("there is no command %s; /help lists them. For a prompt that begins so, put a space before it.", clip(name, 40)))
+		t.again(running)
 	case running && own:
-		t.show.line("it is at work: Esc stops it, then " + line)
+		t.show.line("it is at work: stop it with Ctrl+C, then " + line)
 	case running && cuts:
 		t.show.line(t.show.paint(dim, "cuts in: "+clip(line, 200)))
 	case running:
@@ -204,6 +257,29 @@ func (t *talk) line(line string) {
 		case t.prompts <- line:
 		case <-t.gone:
 		}
+	}
+}
+
+// tells obeys the commands that only tell something, also while a question waits.
+func (t *talk) tells(line string) bool {
+	switch line {
+	case "/help":
+		t.show.line(chatHelp)
+	case "/why":
+		t.why()
+	case "/session":
+		t.show.line(t.setup.session + "\n  " + t.setup.path)
+	default:
+		return false
+	}
+	return true
+}
+
+// again draws the prompt where nothing else will: a screen that cannot take it
+// back has it only once.
+func (t *talk) again(running bool) {
+	if t.dumb && !running {
+		t.prompt("> ")
 	}
 }
 
@@ -221,44 +297,70 @@ func (t *talk) interrupt(ctrlC bool) {
 		return
 	}
 	t.show.line("press Ctrl+C again to leave")
+	t.again(false)
 }
 
-func (t *talk) run(events func(func(session.Event, error) bool)) {
+// run follows a run to its end. unusable are the words for it where a model that
+// gave nothing usable is no more than that; may be empty.
+func (t *talk) run(events func(func(session.Event, error) bool), unusable string) {
+	t.asked = true
 	t.setRunning(true)
 	result, err := daruma.Collect(tee(tee(tee(events, t.signals.commands.event), t.show.event), t.taken))
 	t.setRunning(false)
 	t.show.done()
-	t.prompt("> ")
+	if !t.dumb {
+		t.prompt("> ")
+	}
+	t.ended(result, err, unusable)
+	if result != nil {
+		t.mu.Lock()
+		late := len(t.sent) > 0 // it came when the run had taken up all that it would
+		t.sent = nil
+		t.mu.Unlock()
+		if (late || len(t.agent.History().Queued) > 0) && !t.isLeaving() {
+			t.run(t.agent.Continue(context.Background()), "") // what was typed meanwhile is next
+			return
+		}
+	}
+	if !t.isLeaving() {
+		t.again(false)
+	}
+}
+
+// ended says how a run ended, and what can be done next.
+func (t *talk) ended(result *daruma.Result, err error, unusable string) {
 	switch {
 	case err != nil:
 		t.show.line(t.show.paint(red, "daruma: "+tool.Clean(err.Error())))
+	case result.Reason == loop.ModelError && unusable != "":
+		t.show.line(t.show.paint(dim, unusable))
 	case result.IsError:
-		t.show.line(t.show.paint(red, tool.Clean(lastWords(result))))
-		t.show.line(t.show.paint(dim, stepHere(result.Reason, result.Next)))
+		what, step := ending(result)
+		what = strings.TrimPrefix(what, string(result.Reason)+": ") // the name is for machines
+		t.show.line(t.show.paint(red, tool.Clean(what)))
+		t.show.line(t.show.paint(dim, tool.Clean(stepHere(result, step))))
 	}
-	if result == nil {
-		return
-	}
-	t.show.line(t.show.paint(dim, summary(result)))
-	t.mu.Lock()
-	late := len(t.sent) > 0 // it came when the run had taken up all that it would
-	t.sent = nil
-	t.mu.Unlock()
-	if (late || len(t.agent.History().Queued) > 0) && !t.isLeaving() {
-		t.run(t.agent.Continue(context.Background())) // what was typed meanwhile is next
+	if result != nil {
+		t.show.line(t.show.paint(dim, summary(result)))
 	}
 }
 
 // stepHere is a next step in the words of a conversation, where to continue is
-// a command.
-func stepHere(reason loop.Reason, next string) string {
-	rest, ok := strings.CutPrefix(next, "continue the session")
+// a command, and what only a new start takes up needs one.
+func stepHere(r *daruma.Result, step string) string {
+	if r.Reason == loop.APIError && r.NextAt.IsZero() && step != "" {
+		if kind := r.Failure.Kind; kind == failure.Auth || kind == failure.ModelNotFound {
+			return step + "; that takes a new start: leave with Ctrl+D, then daruma --continue"
+		}
+		return step + "; /continue tries again"
+	}
+	rest, ok := strings.CutPrefix(r.Next, "continue the session")
 	switch {
-	case reason == loop.HookStopped:
+	case r.Reason == loop.HookStopped:
 		return "type another prompt; the hook said why"
 	case !ok:
-		return next
-	case reason == loop.AbortedStreaming || reason == loop.AbortedTools:
+		return r.Next
+	case r.Reason == loop.AbortedStreaming || r.Reason == loop.AbortedTools:
 		return "type /continue to go on, or what to do instead"
 	case rest == " to try again":
 		return "type /continue to try again, or another prompt"
@@ -332,36 +434,4 @@ func summary(r *daruma.Result) string {
 		parts = append(parts, fmt.Sprintf("$%.4f of it lost", r.Wasted.USD))
 	}
 	return strings.Join(parts, " · ")
-}
-
-// keys reads the keyboard, and takes out of it what interrupts: Ctrl+C, and an
-// Esc that begins no sequence.
-type keys struct {
-	in        io.Reader
-	interrupt func(ctrlC bool)
-}
-
-const (
-	keyCtrlC = 0x03
-	keyEsc   = 0x1b
-)
-
-func (k *keys) Read(p []byte) (int, error) {
-	for {
-		n, err := k.in.Read(p)
-		kept := p[:0]
-		for i, b := range p[:n] {
-			switch {
-			case b == keyCtrlC:
-				k.interrupt(true)
-			case b == keyEsc && i == n-1:
-				k.interrupt(false)
-			default:
-				kept = append(kept, b)
-			}
-		}
-		if len(kept) > 0 || err != nil {
-			return len(kept), err
-		}
-	}
 }

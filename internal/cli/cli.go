@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -132,15 +133,21 @@ func root(w *world) *cobra.Command {
 	return cmd
 }
 
-// mistyped refuses a single word that is nearly a command: as a prompt it would
-// cost money and surprise.
+// mistyped refuses words that are nearly a command: as a prompt they would cost
+// money and surprise.
 func mistyped(cmd *cobra.Command, o *options, args []string) error {
-	if o.print || len(args) != 1 || strings.ContainsAny(args[0], " \t\n") {
+	if o.print || len(args) == 0 || len(args[0]) < 3 || strings.ContainsAny(args[0], " \t\n") {
 		return nil
 	}
 	near := cmd.SuggestionsFor(args[0])
+	if len(args) > 1 { // a prompt, unless it goes on like that command
+		near = slices.DeleteFunc(near, func(name string) bool {
+			sub, _, err := cmd.Find([]string{name, args[1]})
+			return err != nil || sub.Name() == name
+		})
+	}
 	if len(near) == 0 {
 		return nil
 	}
-	return fail(exitUsage, "if it is a prompt: daruma -p "+args[0], "there is no command %q; did you mean %s?", args[0], strings.Join(near, " or "))
+	return fail(exitUsage, "if it is a prompt: daruma -p \""+strings.Join(args, " ")+"\"", "there is no command %q; did you mean %s?", args[0], strings.Join(near, " or "))
 }

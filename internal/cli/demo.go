@@ -41,7 +41,7 @@ func demoCommand(w *world) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the project's folder")
-	cmd.Flags().BoolVar(&real, "real-waits", false, "wait as long as in earnest")
+	cmd.Flags().BoolVar(&real, "real-waits", false, "wait as long as a real run would")
 	return cmd
 }
 

@@ -144,9 +144,11 @@ func (x *explainer) one(text string, r failure.Report) error {
 		}
 		data, err := io.ReadAll(io.LimitReader(x.w.Stdin, maxStdin))
 		if err != nil {
-			return fail(exitInput, "", "stdin cannot be read: %v", err)
+			return fail(exitInput, "pipe it again, or give the text as an argument", "stdin cannot be read: %v", err)
 		}
-		text = string(data)
+		if text = string(data); text == "" && r.Status == 0 {
+			return fail(exitInput, `daruma explain "…"`, "stdin is empty: give the text of the failure as an argument or on stdin")
+		}
 	}
 	r.Body, r.Now = []byte(text), time.Now()
 	var row input

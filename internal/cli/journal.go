@@ -144,7 +144,7 @@ func (s *setup) unopened(w *world, err error) error {
 	}
 	switch {
 	case errors.Is(err, session.ErrNotFound):
-		return fail(exitInput, "start a new one without --continue and --resume", "%v", err)
+		return fail(exitInput, "daruma session list shows the sessions of this folder; without --continue and --resume a new one begins", "%v", err)
 	case errors.Is(err, session.ErrAmbiguous):
 		return fail(exitInput, hintList, "%v", err)
 	case errors.Is(err, session.ErrLocked):

@@ -244,7 +244,12 @@ func serverNotes(st mcp.Status) (notes []string) {
 }
 
 func mcpCommand(w *world) *cobra.Command {
-	cmd := &cobra.Command{Use: "mcp", Short: "the MCP servers of this folder and of --mcp-config"}
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "the MCP servers of this folder and of --mcp-config",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
 	var m mcpFlags
 	list := &cobra.Command{
 		Use:   "list",
@@ -286,11 +291,11 @@ func listServers(w *world, m *mcpFlags) error {
 	for _, st := range servers.Status() {
 		tools := "-"
 		if st.State == mcp.Connected {
-			tools = strconv.Itoa(st.Tools)
+			tools = count(st.Tools, "tool")
 		} else if st.State != mcp.Disabled {
 			bad++
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s tools\t%s\n", tool.Clean(st.Name), st.Kind, st.State, tools, st.Version)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", tool.Clean(st.Name), st.Kind, st.State, tools, st.Version)
 	}
 	if err := written(table.Flush()); err != nil {
 		return err

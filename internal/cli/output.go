@@ -142,7 +142,7 @@ func (t *output) elsewhere() string {
 	case t.stream != nil:
 		return t.s.goOn("go on")
 	}
-	return "the answer is in the session: " + t.s.path
+	return "the answer is kept: daruma session show " + t.s.session
 }
 
 // stillborn writes the result of a run that could not start: who reads lines

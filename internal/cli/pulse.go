@@ -11,6 +11,7 @@ import (
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/session"
 	"github.com/daruma-agent/daruma/tool"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 const (
@@ -62,7 +63,7 @@ func (p *pulse) event(e session.Event, now time.Time) {
 	case *session.Progress:
 		for i := range p.calls {
 			if text := strings.TrimSpace(tool.Clean(b.Text)); p.calls[i].id == b.Call && text != "" {
-				p.calls[i].last = text[strings.LastIndexByte(text, '\n')+1:]
+				p.calls[i].last = lastTold(text[strings.LastIndexByte(text, '\n')+1:])
 			}
 		}
 	case *session.Permission: // a person may have thought about it
@@ -79,6 +80,16 @@ func (p *pulse) event(e session.Event, now time.Time) {
 	case *session.End:
 		*p = pulse{}
 	}
+}
+
+// lastTold is a line of progress; the input of a sub-agent's call is told like
+// that of any other.
+func lastTold(line string) string {
+	name, input, ok := strings.Cut(line, " ")
+	if value := jsontext.Value(input); ok && strings.HasPrefix(input, "{") && value.IsValid() {
+		return name + " " + brief(value)
+	}
+	return line
 }
 
 func (p *pulse) turn(model string, now time.Time) {
@@ -165,11 +176,13 @@ func runeWidth(c rune) int {
 }
 
 // wrap breaks a line between words where it would not fit; what follows is
-// indented like its beginning, and by hang more. Several lines have their form
-// already.
+// indented like its beginning, and by hang more.
 func wrap(text string, columns, hang int) string {
-	if columns < 20 || strings.Contains(text, "\n") {
+	if columns < 20 {
 		return text
+	}
+	if first, rest, ok := strings.Cut(text, "\n"); ok {
+		return wrap(first, columns, hang) + "\n" + wrap(rest, columns, hang)
 	}
 	out := ""
 	plain := strings.TrimLeft(styles().ReplaceAllString(text, ""), " ")

@@ -134,7 +134,9 @@ func (t *talk) answers(ctx context.Context, prompt string, show func(), take fun
 		t.mu.Lock()
 		t.answer, t.status = nil, ""
 		t.mu.Unlock()
-		t.prompt("> ")
+		if !t.dumb {
+			t.prompt("> ")
+		}
 	}()
 	for {
 		select {
@@ -143,6 +145,9 @@ func (t *talk) answers(ctx context.Context, prompt string, show func(), take fun
 		case line := <-lines:
 			if take(line) {
 				return
+			}
+			if t.dumb {
+				t.prompt(prompt)
 			}
 		}
 	}

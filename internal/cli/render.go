@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -35,6 +36,7 @@ type renderer struct {
 	midLine  bool                // streamed text did not end with a line break
 	healed   []*session.Recovery // not told yet
 	waiting  int                 // recovery whose wait was told
+	refused  string              // the last call that was refused, which needs no more words
 	streamed int                 // characters of the attempt that are on the screen
 
 	mu     sync.Mutex // events, questions and the clock write at any time
@@ -84,6 +86,7 @@ func (r *renderer) put(text string) {
 		fmt.Fprintln(r.out)
 		r.midLine = false
 	}
+	text = marked(text)
 	if r.lines && r.width != nil {
 		text = wrap(text, r.width(), 2)
 	}
@@ -132,7 +135,7 @@ func (r *renderer) event(e session.Event) {
 		r.calls(b.Message)
 	case *session.Retract:
 		if r.stream && r.streamed > 0 {
-			r.put(r.paint(dim, fmt.Sprintf("✗ the last %d characters are void: the answer broke off and is asked for again", r.streamed)))
+			r.put(r.paint(dim, fmt.Sprintf("✗ the last %s no longer count: %s", count(r.streamed, "character"), voidBecause(b.Cause))))
 		}
 		r.streamed, r.code = 0, false
 	case *session.Recovery:
@@ -143,6 +146,7 @@ func (r *renderer) event(e session.Event) {
 		r.result(b)
 	case *session.Permission:
 		if !b.Allowed {
+			r.refused = b.Call
 			r.put(r.paint(yellow, "✋ "+b.Name+" refused: "+tool.Clean(b.Reason)))
 		}
 	case *session.Compaction:
@@ -162,6 +166,14 @@ func (r *renderer) event(e session.Event) {
 			r.put(r.paint(dim, "  "+b.Outcome+" ⇒ "+b.Step))
 		}
 	}
+}
+
+// voidBecause says why words that were shown are taken back.
+func voidBecause(cause string) string {
+	if strings.Contains(cause, "refus") {
+		return "the model refused"
+	}
+	return "the answer broke off"
 }
 
 func (r *renderer) delta(b *session.Delta) {
@@ -185,7 +197,7 @@ func (r *renderer) delta(b *session.Delta) {
 // prose writes whole lines of the model, code as it is and the rest broken
 // between words.
 func (r *renderer) prose(text string) {
-	for line := range strings.SplitSeq(tool.Clean(text), "\n") {
+	for line := range strings.SplitSeq(marked(tool.Clean(text)), "\n") {
 		start := strings.TrimLeft(line, " ")
 		if strings.HasPrefix(start, "```") || strings.HasPrefix(start, "~~~") {
 			r.code = !r.code
@@ -217,12 +229,19 @@ func (r *renderer) calls(m *message.Message) {
 		r.put("» " + clip(text, 160))
 	}
 	for _, c := range m.Calls() {
+		if list := todos(c.Name, c.Input); list != "" {
+			r.put(r.paint(bold, "● "+c.Name) + list)
+			continue
+		}
 		r.put(r.paint(bold, "● "+c.Name) + " " + brief(c.Input))
 	}
 }
 
 // result shows how a call ended, with the first lines of a failure.
 func (r *renderer) result(b *session.Result) {
+	if b.Call == r.refused {
+		return
+	}
 	text := strings.TrimSpace(tool.Clean(b.Block.PlainText()))
 	if inner, ok := strings.CutPrefix(text, "<tool_use_error>"); ok { // a mark for the model
 		text = strings.TrimSuffix(inner, "</tool_use_error>")
@@ -374,7 +393,7 @@ func (r *renderer) tick(now time.Time) {
 	if now.Sub(r.spoke) >= silent {
 		text = "… " + strings.TrimPrefix(text, "⏸ ")
 		if r.lines { // somebody sits there
-			text += " · Esc stops"
+			text += " · Ctrl+C stops"
 		}
 		r.put(r.paint(dim, text))
 		r.silent = min(2*silent, lastSilence)
@@ -444,6 +463,52 @@ func brief(input jsontext.Value) string {
 		}
 	}
 	return clip(string(input), 120)
+}
+
+// mostTodos bounds the lines of a list of what is to do.
+const mostTodos = 30
+
+// todos shows a list of what is to do, a line for each; empty if it is none.
+func todos(name string, input jsontext.Value) string {
+	var list struct {
+		Todos []struct {
+			Content string `json:"content"`
+			Status  string `json:"status"`
+		} `json:"todos"`
+	}
+	if name != "TodoWrite" || json.Unmarshal(input, &list) != nil {
+		return ""
+	}
+	out := ""
+	for i, item := range list.Todos {
+		if i == mostTodos {
+			return out + fmt.Sprintf("\n  … %d more", len(list.Todos)-i)
+		}
+		mark := map[string]string{"completed": "✓", "in_progress": "▸"}[item.Status]
+		out += fmt.Sprintf("\n  %s %s", cmp.Or(mark, "·"), clip(item.Content, 160))
+	}
+	return out
+}
+
+// marked shows the characters that turn the direction of a line, or take no room,
+// as what they are: with them a command reads like another one.
+func marked(s string) string {
+	if !strings.ContainsFunc(s, hides) {
+		return s
+	}
+	var b strings.Builder
+	for _, c := range s {
+		if hides(c) {
+			fmt.Fprintf(&b, "⟨%U⟩", c)
+			continue
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
+
+func hides(c rune) bool {
+	return c >= 0x202a && c <= 0x202e || c >= 0x2066 && c <= 0x2069 || c == 0x200b || c == 0x2060 || c == 0xfeff
 }
 
 func clip(s string, most int) string {

@@ -50,7 +50,7 @@ type recoverySum struct {
 func printText(out io.Writer, r *daruma.Result) error {
 	text := strings.TrimRight(r.Text, "\n")
 	if columns(out) > 0 { // a pipe gets every byte, a screen nothing that steers it
-		text = tool.Clean(text)
+		text = marked(tool.Clean(text))
 	}
 	if text == "" {
 		return nil

@@ -55,7 +55,10 @@ func compactNow(w *world, s *setup, instruction string) error {
 		return s.unwritable(w, err)
 	case sig.code() != 0:
 		return fail(sig.code(), "the conversation is as it was", "interrupted")
-	case result.IsError || done == nil:
+	case !result.IsError && done == nil:
+		_, err := fmt.Fprintln(w.Stdout, s.session+": nothing to compact yet, the conversation is short")
+		return err
+	case result.IsError:
 		return fail(exitContext, "the conversation is as it was; daruma why tells more", "the session could not be made smaller: %s", lastNotice(result))
 	}
 	fmt.Fprintf(w.Stdout, "%s: about %s tokens before, %s now\n", s.session, thousands(done.Before), thousands(done.After))

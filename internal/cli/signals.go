@@ -15,7 +15,8 @@ import (
 type signals struct {
 	agent    *daruma.Agent
 	say      func(line string)
-	leave    func(code int) // of a conversation, which ends with more than the run; may be nil
+	leave    func(code int)   // of a conversation, which ends with more than the run; may be nil
+	key      func(ctrlC bool) // of a conversation, where Ctrl+C is a key
 	commands commands
 	came     chan os.Signal
 	done     chan struct{}
@@ -69,9 +70,9 @@ func (s *signals) take(sig os.Signal) {
 	case sig == os.Interrupt && s.leave == nil:
 		s.say("interrupting; press Ctrl+C again to end at once")
 		s.agent.Interrupt()
-	case sig == os.Interrupt: // in a conversation it is a key, and this one came from elsewhere
-		s.agent.Interrupt()
+	case sig == os.Interrupt: // from elsewhere, or from a terminal that makes it of the key
 		s.forget()
+		s.key(true)
 	default:
 		s.agent.Shutdown()
 		if s.leave != nil {

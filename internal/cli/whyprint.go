@@ -44,7 +44,9 @@ func (t *talk) why() {
 			for i, step := range y.Next { // of which those of a shell are not for here
 				y.Next[i], _, _ = strings.Cut(step, ": daruma -p --resume ")
 			}
-			err = y.print(t.show.out, t.show.colour)
+			var b strings.Builder
+			err = y.print(&b, t.show.colour)
+			t.show.line(strings.TrimRight(b.String(), "\n"))
 		}
 	}
 	if err != nil {

@@ -27,7 +27,10 @@ func recoveriesCommand(w *world) *cobra.Command {
 			if asJSON {
 				return printJSON(w.Stdout, rows)
 			}
-			return written(printRecoveryTable(w.Stdout, rows))
+			if width := columns(w.Stdout); width > 0 {
+				return shown(printRecoveryLines(w.Stdout, rows, width))
+			}
+			return shown(printRecoveryTable(w.Stdout, rows))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON array, for machines")
@@ -52,6 +55,15 @@ func written(err error) error {
 		return fail(exitFailed, "run it again", "stdout cannot be written: %v", err)
 	}
 	return nil
+}
+
+// shown is written for what only tells something: a reader that has seen enough,
+// such as head, is no failure.
+func shown(err error) error {
+	if errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return written(err)
 }
 
 // wayBack is a row of the table.
@@ -222,6 +234,40 @@ func printRecoveryTable(out io.Writer, rows []wayBack) error {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", r.Name, r.Cause, r.Action, limit, r.Scope, r.End)
 	}
 	b.WriteString(tableFoot)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// printRecoveryLines prints the rows for a screen, where the table would not fit.
+func printRecoveryLines(out io.Writer, rows []wayBack, width int) error {
+	var b strings.Builder
+	put := func(format string, args ...any) { b.WriteString(wrap(fmt.Sprintf(format, args...), width, 2) + "\n") }
+	put("THE SAME REQUEST AGAIN: nothing is changed but time, credentials, speed or the output limit")
+	layer := 1
+	for _, r := range rows {
+		if r.Layer != layer {
+			layer = r.Layer
+			put("\nSOMETHING CHANGES before the model is asked again; cheap before dear")
+		}
+		title, how := strings.Join(r.Kinds, ", "), r.Action
+		if layer != 1 {
+			title = r.Cause
+		}
+		switch {
+		case r.Name == string(loop.Fallback):
+			how += ", once a model"
+		case r.Limit > 0:
+			how += fmt.Sprintf(", %s per %s", times(r.Limit), r.Scope)
+		}
+		if r.WaitMS[1] > 0 {
+			how += ", waits of " + waits(r.WaitMS) + " together"
+		}
+		put("\n%s\n  %s (%s)", title, how, r.Name)
+		if r.End != "" {
+			put("  then: %s", r.End)
+		}
+	}
+	put("\ndaruma recoveries | cat prints it as a table; docs/exit-codes.md says how a run ends")
 	_, err := io.WriteString(out, b.String())
 	return err
 }

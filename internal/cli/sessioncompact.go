@@ -56,8 +56,7 @@ func compactNow(w *world, s *setup, instruction string) error {
 	case sig.code() != 0:
 		return fail(sig.code(), "the conversation is as it was", "interrupted")
 	case !result.IsError && done == nil:
-		_, err := fmt.Fprintln(w.Stdout, s.session+": nothing to compact yet, the conversation is short")
-		return err
+		return nil // a notice has said why
 	case result.IsError:
 		return fail(exitContext, "the conversation is as it was; daruma why tells more", "the session could not be made smaller: %s", lastNotice(result))
 	}

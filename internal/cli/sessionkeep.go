@@ -82,7 +82,7 @@ func sessionSearch(w *world) *cobra.Command {
 				if p, err := readPast(s.Path); err == nil {
 					n, err := p.search(w.discreet(), args[0])
 					if found += n; err != nil {
-						return written(err)
+						return shown(err)
 					}
 				}
 			}

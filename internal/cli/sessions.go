@@ -68,13 +68,17 @@ func sessionList(w *world) *cobra.Command {
 			if asJSON {
 				return printJSON(w.discreet(), list)
 			}
-			return written(printList(w.discreet(), list, older))
+			return shown(printList(w.discreet(), list, older, columns(w.Stdout)))
 		},
 	}
 	cmd.Flags().IntVarP(&most, "limit", "n", 50, "at most so many; 0: all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON array, for machines")
 	return cmd
 }
+
+// shortID is how much of an ID a person needs: the beginning of one is enough for
+// every command.
+const shortID = 8
 
 // about is the name of the session and what was asked in it first.
 func (s listed) about() string {
@@ -84,14 +88,20 @@ func (s listed) about() string {
 	return "[" + clip(s.Name, 60) + "] " + clip(s.Prompt, 60)
 }
 
-func printList(out io.Writer, list []listed, older int) error {
+// printList prints a line for each, on a screen of that width one that fits; 0: no screen.
+func printList(out io.Writer, list []listed, older, width int) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(out, `There is no session of this folder yet. Begin one: daruma -p "…"`)
 		return err
 	}
 	var b strings.Builder
 	for _, s := range list {
-		fmt.Fprintf(&b, "%s  %-19s  %-17s  %-7s  %s\n", s.ID, s.Modified.Local().Format(time.DateTime), s.State, count(s.Runs, "run"), s.about())
+		id := s.ID
+		if width > 0 {
+			id = id[:min(len(id), shortID)]
+		}
+		line := fmt.Sprintf("%s  %-19s  %-17s  %-7s  %s", id, s.Modified.Local().Format(time.DateTime), s.State, count(s.Runs, "run"), s.about())
+		b.WriteString(fit(line, width) + "\n")
 	}
 	if older > 0 {
 		fmt.Fprintf(&b, "… and %d older: --limit 0 shows all\n", older)
@@ -112,9 +122,9 @@ func sessionShow(w *world) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return written(p.lines(w.discreet()))
+				return shown(p.lines(w.discreet()))
 			}
-			return written(p.transcript(w.discreet(), w.colour(w.Terminal)))
+			return shown(p.transcript(w.discreet(), w.colour(w.Terminal)))
 		},
 		ValidArgsFunction: completeSessions(w),
 	}

@@ -38,7 +38,7 @@ func whyCommand(w *world) *cobra.Command {
 			if asJSON {
 				return printJSON(w.discreet(), y)
 			}
-			return written(y.print(w.discreet(), w.colour(w.Terminal)))
+			return shown(y.print(w.discreet(), w.colour(w.Terminal)))
 		},
 		ValidArgsFunction: completeSessions(w),
 	}

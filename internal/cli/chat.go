@@ -318,7 +318,10 @@ func (t *talk) run(events func(func(session.Event, error) bool), unusable string
 		t.sent = nil
 		t.mu.Unlock()
 		if (late || len(t.agent.History().Queued) > 0) && !t.isLeaving() {
-			t.run(t.agent.Continue(context.Background()), "") // what was typed meanwhile is next
+			if result.IsError {
+				t.show.line(t.show.paint(dim, "next is what you typed meanwhile; Ctrl+C stops that, too"))
+			}
+			t.run(t.agent.Continue(context.Background()), "")
 			return
 		}
 	}

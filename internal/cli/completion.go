@@ -25,6 +25,16 @@ func complete(w *world, cmd *cobra.Command) {
 			panic(err) // a flag of this name is not there: a slip of the programmer
 		}
 	}
+	cmd.InitDefaultHelpCmd()
+	cmd.InitDefaultCompletionCmd()
+	for _, c := range cmd.Commands() { // in the words of the others
+		switch c.Name() {
+		case "completion":
+			c.Short = "a script that lets your shell complete commands, flags and sessions"
+		case "help":
+			c.Short = "help about a command"
+		}
+	}
 }
 
 // completeSessions offers the sessions of the folder, newest first, with what

@@ -144,7 +144,19 @@ func waitText(b *session.Waiting, left time.Duration) string {
 	if b.Status != 0 {
 		why += fmt.Sprintf(" (%d)", b.Status)
 	}
-	return fmt.Sprintf("⏸ %s · try %s in %s (at %s)", why, nOfM(b.Attempt, b.Of), round(max(left, 0)), b.Until.Local().Format(time.TimeOnly))
+	return fmt.Sprintf("⏸ %s · try %s in %s (at %s)", why, nOfM(b.Attempt, b.Of), span(max(left, 0)), b.Until.Local().Format(time.TimeOnly))
+}
+
+// span is a time without the noughts at its end: 50m, 2h, 1m5s.
+func span(d time.Duration) string {
+	s := round(d).String()
+	if cut, ok := strings.CutSuffix(s, "m0s"); ok {
+		s = cut + "m"
+	}
+	if cut, ok := strings.CutSuffix(s, "h0m"); ok {
+		s = cut + "h"
+	}
+	return s
 }
 
 func whole(d time.Duration) string { return d.Round(time.Second).String() }

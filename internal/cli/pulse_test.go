@@ -90,6 +90,15 @@ func TestFit(t *testing.T) {
 	}
 }
 
+// TestSpan leaves out noughts at the end, and nothing else.
+func TestSpan(t *testing.T) {
+	for d, want := range map[time.Duration]string{50 * time.Minute: "50m", 2 * time.Hour: "2h", time.Hour + 5*time.Second: "1h0m5s", 30 * time.Second: "30s", 100 * time.Minute: "1h40m", 4600 * time.Millisecond: "4.6s", 0: "0s"} {
+		if got := span(d); got != want {
+			t.Errorf("%v: %s, not %s", d, got, want)
+		}
+	}
+}
+
 // TestWrap breaks lines between words only.
 func TestWrap(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{

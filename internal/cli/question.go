@@ -19,9 +19,9 @@ func (t *talk) ask(ctx context.Context, q permission.Question) (permission.Answe
 	if len(q.Suggestions) > 0 {
 		prompt, always = "y/a/n> ", "\n  a always: "+tool.Clean(q.Suggestions[0].String())
 	}
-	who := ""
+	who, stop := "", "stop"
 	if !t.show.owns(q.Call.ID) {
-		who = "a sub-agent asks: "
+		who, stop = "a sub-agent asks: ", "stop that sub-agent"
 	}
 	show := func() {
 		t.show.line(t.show.paint(yellow, "? "+who+q.Call.Name+" "+brief(q.Call.Input)))
@@ -29,7 +29,7 @@ func (t *talk) ask(ctx context.Context, q permission.Question) (permission.Answe
 			t.show.line("  │ " + line)
 		}
 		t.show.line(t.show.paint(dim, "  "+tool.Clean(q.Reason)))
-		t.show.line("  y yes · n no, and stop · or say what to do instead" + always)
+		t.show.line("  y yes · n no, and " + stop + " · or say what to do instead" + always)
 	}
 	var answer permission.Answer
 	t.answers(ctx, prompt, show, func(line string) (ok bool) {
@@ -93,7 +93,7 @@ func (t *talk) askWait(ctx context.Context, q daruma.WaitQuestion) daruma.WaitCh
 	}
 	show := func() {
 		t.show.line(t.show.paint(yellow, fmt.Sprintf("⏸ %s: the provider asks to wait %s, until %s",
-			strings.ReplaceAll(string(q.Failure.Kind), "_", " "), round(q.Wait), until.Local().Format(time.TimeOnly))))
+			strings.ReplaceAll(string(q.Failure.Kind), "_", " "), span(q.Wait), until.Local().Format(time.TimeOnly))))
 		t.show.line(t.show.paint(dim, "  "+tool.Clean(q.Failure.Text(true))))
 		t.show.line(keys)
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -13,8 +12,6 @@ import (
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/session"
 	"github.com/daruma-agent/daruma/tool"
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // renderer writes what happens as lines for a person. On a terminal a wait
@@ -36,6 +33,7 @@ type renderer struct {
 	midLine  bool                // streamed text did not end with a line break
 	healed   []*session.Recovery // not told yet
 	waiting  int                 // recovery whose wait was told
+	several  bool                // calls run at once: a result says whose it is
 	refused  string              // the last call that was refused, which needs no more words
 	streamed int                 // characters of the attempt that are on the screen
 
@@ -228,6 +226,7 @@ func (r *renderer) calls(m *message.Message) {
 	if text := m.PlainText(); r.words && text != "" {
 		r.put("» " + clip(text, 160))
 	}
+	r.several = len(m.Calls()) > 1
 	for _, c := range m.Calls() {
 		if list := todos(c.Name, c.Input); list != "" {
 			r.put(r.paint(bold, "● "+c.Name) + list)
@@ -248,8 +247,15 @@ func (r *renderer) result(b *session.Result) {
 	}
 	lines := strings.Split(text, "\n")
 	if !b.Block.IsError {
-		r.put(r.paint(dim, fmt.Sprintf("  └ %s%s", clip(lines[0], 100), more(len(lines)-1))))
+		who := ""
+		if r.several {
+			who = b.Name + ": "
+		}
+		r.put(r.paint(dim, fmt.Sprintf("  └ %s%s%s", who, clip(lines[0], 100), more(len(lines)-1))))
 		return
+	}
+	if strings.HasPrefix(lines[0], "Exit code ") && len(lines) > 1 { // which says little alone
+		lines = append([]string{lines[0] + ": " + lines[1]}, lines[2:]...)
 	}
 	r.put(r.paint(red, fmt.Sprintf("  └ %s failed: %s%s", b.Name, clip(lines[0], 160), more(len(lines)-1))))
 }
@@ -432,97 +438,4 @@ func beats(tick func(now time.Time)) (stop func()) {
 		}
 	}()
 	return func() { close(done); <-over }
-}
-
-// nOfM counts; without an m time is the limit.
-func nOfM(n, m int) string {
-	if m <= 0 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%d of %d", n, m)
-}
-
-func round(d time.Duration) time.Duration {
-	switch {
-	case d < time.Second:
-		return d.Round(10 * time.Millisecond)
-	case d < 10*time.Second:
-		return d.Round(100 * time.Millisecond)
-	}
-	return d.Round(time.Second)
-}
-
-// brief is the input of a call on one line: its most telling value.
-func brief(input jsontext.Value) string {
-	var fields map[string]any
-	if json.Unmarshal(input, &fields) == nil {
-		for _, name := range []string{"command", "file_path", "pattern", "url", "description"} {
-			if s, ok := fields[name].(string); ok {
-				return clip(s, 120)
-			}
-		}
-	}
-	return clip(string(input), 120)
-}
-
-// mostTodos bounds the lines of a list of what is to do.
-const mostTodos = 30
-
-// todos shows a list of what is to do, a line for each; empty if it is none.
-func todos(name string, input jsontext.Value) string {
-	var list struct {
-		Todos []struct {
-			Content string `json:"content"`
-			Status  string `json:"status"`
-		} `json:"todos"`
-	}
-	if name != "TodoWrite" || json.Unmarshal(input, &list) != nil {
-		return ""
-	}
-	out := ""
-	for i, item := range list.Todos {
-		if i == mostTodos {
-			return out + fmt.Sprintf("\n  … %d more", len(list.Todos)-i)
-		}
-		mark := map[string]string{"completed": "✓", "in_progress": "▸"}[item.Status]
-		out += fmt.Sprintf("\n  %s %s", cmp.Or(mark, "·"), clip(item.Content, 160))
-	}
-	return out
-}
-
-// marked shows the characters that turn the direction of a line, or take no room,
-// as what they are: with them a command reads like another one.
-func marked(s string) string {
-	if !strings.ContainsFunc(s, hides) {
-		return s
-	}
-	var b strings.Builder
-	for _, c := range s {
-		if hides(c) {
-			fmt.Fprintf(&b, "⟨%U⟩", c)
-			continue
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
-}
-
-func hides(c rune) bool {
-	return c >= 0x202a && c <= 0x202e || c >= 0x2066 && c <= 0x2069 || c == 0x200b || c == 0x2060 || c == 0xfeff
-}
-
-func clip(s string, most int) string {
-	s = strings.Join(strings.Fields(tool.Clean(s)), " ") // nothing that comes from a model may steer the screen
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
-}
-
-func thousands(n int) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

@@ -145,6 +145,9 @@ func ending(r *daruma.Result) (what, step string) {
 	if own, ok := steps[r.Failure.Kind]; ok {
 		step = own
 	}
+	if r.Reason == loop.APIError && !r.NextAt.IsZero() && r.Next != "" {
+		step = r.Next + ", or let it wait with --wait-for-limit"
+	}
 	if r.Failure.Status >= 300 {
 		what += fmt.Sprintf(", HTTP %d", r.Failure.Status)
 	}

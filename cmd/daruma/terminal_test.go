@@ -330,6 +330,7 @@ func TestCutIn(t *testing.T) {
 	term.types("/now Finish it\r")
 	term.sees("cuts in: Finish it")
 	term.sees("Good.")
+	term.sees("2 turns") // the run is over
 	term.types("/why\r")
 	term.sees("  - go on with another prompt\r\n")
 	term.types("/exit\r")

@@ -128,6 +128,16 @@ func TestBackgroundGone(t *testing.T) {
 				agent, finish := simulated(t, "model\n  rule done\n    say \"Good.\"\n", func(cfg *daruma.Config) {
 					cfg.History, cfg.Ended = before, func() []tool.Task { return nil }
 				})
+				if life == 0 && i%2 == 0 { // a run that asks nobody tells nobody
+					interrupted, stop := context.WithCancel(t.Context())
+					stop()
+					for e, err := range agent.Run(interrupted, "Not yet.") {
+						if err != nil {
+							t.Fatal(err)
+						}
+						events = append(events, e)
+					}
+				}
 				for e, err := range agent.Run(t.Context(), "Go on.") {
 					if err != nil {
 						t.Fatal(err)

@@ -158,6 +158,8 @@ type Agent struct {
 	failedSummaries int
 	declined        int // estimate of the conversation when a compaction of it was cancelled; see unwanted
 
+	gone []*session.Task // tasks of an earlier life, until the model knows
+
 	mu      sync.Mutex
 	current *run
 	queued  []string                    // submitted, not yet in the conversation
@@ -215,6 +217,7 @@ func New(cfg Config) (*Agent, error) {
 	if a.history == nil {
 		a.history = &session.History{Session: cfg.Session}
 	}
+	a.gone = slices.Clone(a.history.Tasks)
 	return a, nil
 }
 

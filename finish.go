@@ -51,14 +51,11 @@ func (r *run) finish(step loop.Step) {
 		Took: time.Since(r.began), API: r.bill.api, Total: r.bill.total, Wasted: r.bill.waste,
 		Recovered: r.healed, Denials: r.denials, Next: nextStep(step.Reason), Name: r.history.Name,
 	}
-	if r.putOff { // it still waits, and the prompt was not said
-		end.Deferred = r.history.End.Deferred
-		if r.prompt != "" && !r.kept {
-			r.emit(&session.Prompt{Text: r.prompt, State: session.PromptQueued})
-		}
-	}
-	if step.Reason == loop.ToolDeferred {
+	switch {
+	case step.Reason == loop.ToolDeferred:
 		end.Deferred, end.Stop = r.deferred, string(loop.ToolDeferred)
+	case r.putOff: // it still waits
+		end.Deferred = r.history.End.Deferred
 	}
 	if step.Surface {
 		end.Failure = r.surfaced(step)

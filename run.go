@@ -80,7 +80,6 @@ type run struct {
 	commanded    bool              // commands that may change the machine ran since the last answer
 	prompt       string            // of this run
 	putOff       bool              // a call that an earlier run put off waits: nothing is said before its result
-	gone         []*session.Task   // tasks of before, until the model knows
 	deferred     *session.Deferred // the call that this run puts off
 	halt         string            // why a hook wants the run to end
 	uncompacted  bool              // a hook wants no summary
@@ -201,9 +200,6 @@ func (r *run) prepare() {
 	}
 	if r.putOff = r.history.PutOff() && !r.manual; !r.putOff {
 		r.settleEarlierLife()
-	}
-	if r.opens {
-		r.gone = slices.Clone(r.history.Tasks)
 	}
 	if r.opens && r.cfg.depth == 0 {
 		r.greet(r.origin())
@@ -461,7 +457,7 @@ func (r *run) saving(err error) *session.Notice {
 var syncs = map[session.Type]bool{
 	session.TypeMessage: true, session.TypeCommit: true, session.TypeContinue: true, session.TypeIntent: true,
 	session.TypeResult: true, session.TypeCompaction: true, session.TypeEnd: true,
-	session.TypeFileSaved: true, session.TypeChild: true,
+	session.TypeFileSaved: true, session.TypeChild: true, session.TypePrompt: true,
 }
 
 func (r *run) write(e session.Event) error {

@@ -33,6 +33,7 @@ func (f Files) Keep(content []byte) (string, error) {
 	if info, err := os.Stat(path); err == nil && info.Size() == int64(len(content)) {
 		return hash, nil
 	}
+	ways := leading(path)
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return "", fmt.Errorf("keep file: %w", err)
 	}
@@ -44,6 +45,9 @@ func (f Files) Keep(content []byte) (string, error) {
 	err = errors.Join(err, part.Sync(), part.Close())
 	if err == nil {
 		err = os.Rename(part.Name(), path)
+	}
+	if err == nil {
+		err = syncFolders(ways...)
 	}
 	if err != nil {
 		os.Remove(part.Name())
@@ -78,6 +82,7 @@ func (f Files) share(to Files) error {
 	if err != nil {
 		return err
 	}
+	ways := leading(filepath.Join(to.dir, "any"))
 	if err := os.MkdirAll(to.dir, 0o700); err != nil {
 		return err
 	}
@@ -93,7 +98,7 @@ func (f Files) share(to Files) error {
 			return err
 		}
 	}
-	return nil
+	return syncFolders(ways...)
 }
 
 // Remove deletes all that f keeps.

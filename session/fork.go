@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -33,8 +34,9 @@ func (s Store) Fork(path string, f Fork) (*Journal, *History, error) {
 		return nil, nil, fmt.Errorf("fork session: %w", err)
 	}
 	defer parent.Close()
-	unsure := InUse(path) || !exists(beside(path, signature)) // whoever works on it may be doing the calls
-	j, err := openJournal(s.path(f.ID)+".part", s.Disk)
+	s.sweep(time.Now())
+	unsure := InUse(path) || !Abandoned(path) // whoever works on it may be doing the calls
+	j, err := openJournal(s.path(f.ID)+unfinished, s.Disk)
 	if err != nil {
 		return nil, nil, fmt.Errorf("fork session: %w", err)
 	}
@@ -46,7 +48,9 @@ func (s Store) Fork(path string, f Fork) (*Journal, *History, error) {
 		err = j.rename(s.path(f.ID))
 	}
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("fork session: %w", err), j.Close(), os.Remove(j.path), FilesOf(s.path(f.ID)).Remove())
+		err = errors.Join(fmt.Errorf("fork session: %w", err), j.Close())
+		os.Remove(j.path)
+		return nil, nil, errors.Join(err, FilesOf(s.path(f.ID)).Remove())
 	}
 	h.Unsure = h.Running && unsure
 	return j, h, nil
@@ -124,7 +128,7 @@ func (j *Journal) rename(path string) error {
 	if err := os.Rename(j.path, path); err != nil {
 		return err
 	}
-	j.path = path
+	j.path, j.ways = path, []string{filepath.Dir(path)}
 	j.sign()
 	return nil
 }

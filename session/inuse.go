@@ -19,6 +19,10 @@ func InUse(path string) bool {
 	return errors.Is(lookFile(f), ErrLocked)
 }
 
+// Abandoned reports whether whoever wrote the session at path last did not close
+// it, as far as that can be seen; one that is in use looks the same.
+func Abandoned(path string) bool { return exists(beside(path, signature)) }
+
 // Who looks whether a session is in use holds it for a moment. That is no reason
 // to refuse a process that wants to work on it.
 const (

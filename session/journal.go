@@ -26,6 +26,7 @@ type Journal struct {
 	behind [][]byte     // lines that wait for the disk, in order
 	bytes  int          // of these
 	dead   error        // why nothing can be written any more
+	ways   []string     // folders that lead to the file, until they are synced
 
 	unsigned  bool // the file lacks events, and nobody may take it for all that happened
 	appended  bool // by this process

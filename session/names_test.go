@@ -2,9 +2,12 @@ package session
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/daruma-agent/daruma/message"
 	"github.com/google/go-cmp/cmp"
@@ -73,7 +76,9 @@ func TestCreateTakesNoIDTwice(t *testing.T) {
 			t.Errorf("create %q: %v", id, err)
 		}
 	}
-	write(t, Store{Dir: dir, Project: "/p"}, "empty")
+	if path := write(t, Store{Dir: dir, Project: "/p"}, "empty"); exists(path) || exists(beside(path, signature)) {
+		t.Error("a session in which nothing was written leaves a file")
+	}
 	write(t, Store{Dir: dir, Project: "/p"}, "empty", &Notice{})
 }
 
@@ -100,12 +105,23 @@ func TestFork(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer held.Close()
+	left := filepath.Join(s.folder(), "dead.jsonl"+unfinished) // by a process that died while it copied
+	for age, path := range map[time.Duration]string{2 * leftFor: left, 0: filepath.Join(s.folder(), "young.jsonl"+unfinished)} {
+		put(t, path, "half a line")
+		if err := os.Chtimes(path, time.Time{}, time.Now().Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, beside(left, signature), "process 7")
 	j, h, err := s.Fork(parent, Fork{ID: "two", Start: &Start{Model: "m", Parent: "one", PID: 8}, Add: []Body{&Name{Name: "n"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, _, _, err := s.Open("two"); !errors.Is(err, ErrLocked) {
 		t.Errorf("the new session is not held: %v", err)
+	}
+	if list, err := s.List(); err != nil || len(list) != 2 || exists(left) || exists(beside(left, signature)) || !exists(filepath.Join(s.folder(), "young.jsonl"+unfinished)) {
+		t.Errorf("what copies left is listed, stays, or went too early: %+v, %v", list, err)
 	}
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
@@ -136,4 +152,24 @@ func TestFork(t *testing.T) {
 		t.Errorf("the fork up to the answer: %v, %+v", err, h)
 	}
 	short.Close()
+}
+
+func TestLeading(t *testing.T) {
+	dir := t.TempDir()
+	for path, want := range map[string][]string{
+		"x":     {"."},
+		"a/x":   {"a", "."},
+		"a/b/x": {"a/b", "a", "."},
+	} {
+		got := leading(filepath.Join(dir, path))
+		for i := range got {
+			got[i], _ = filepath.Rel(dir, got[i])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("to %s lead %v, not %v", path, got, want)
+		}
+	}
+	if err := syncFolders(dir, filepath.Join(dir, "not there")); err != nil {
+		t.Error(err)
+	}
 }

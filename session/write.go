@@ -11,6 +11,7 @@ import (
 // openJournal opens or creates the file at path for appending and takes its
 // lock. disk, if there is one, comes between the journal and the file.
 func openJournal(path string, disk func(File) File) (*Journal, error) {
+	ways := leading(path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
@@ -29,6 +30,7 @@ func openJournal(path string, disk func(File) File) (*Journal, error) {
 	if disk != nil {
 		j.file = disk(f)
 	} else {
+		j.ways = ways
 		j.length = func() int64 {
 			if now, err := f.Stat(); err == nil {
 				return now.Size()
@@ -40,8 +42,10 @@ func openJournal(path string, disk func(File) File) (*Journal, error) {
 		there, err := os.Stat(j.path)
 		return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, there)
 	}
-	_, err = os.Lstat(beside(path, signature))
-	j.abandoned = err == nil && j.size > 0
+	if j.gone() { // who had the lock before deleted it
+		return nil, errors.Join(fmt.Errorf("open journal %s: %w", path, ErrLocked), f.Close())
+	}
+	j.abandoned = j.size > 0 && Abandoned(path)
 	j.sign()
 	if j.size > 0 {
 		last := make([]byte, 1)
@@ -137,8 +141,9 @@ func (j *Journal) write(line []byte) error {
 	return err
 }
 
-// Sync makes everything that was appended durable. After a failure the journal
-// takes nothing more: nobody knows what of it is on disk.
+// Sync makes everything that was appended durable, and the first time also that
+// the file is where it is. After a failure the journal takes nothing more: nobody
+// knows what of it is on disk.
 func (j *Journal) Sync() error {
 	switch {
 	case j.dead != nil:
@@ -146,9 +151,10 @@ func (j *Journal) Sync() error {
 	case j.gone != nil && j.gone():
 		return j.die("sync", ErrGone)
 	}
-	if err := j.file.Sync(); err != nil {
+	if err := errors.Join(j.file.Sync(), syncFolders(j.ways...)); err != nil {
 		return j.die("sync", err)
 	}
+	j.ways = nil
 	return nil
 }
 
@@ -164,8 +170,13 @@ func (j *Journal) die(what string, err error) error {
 // Behind reports whether the file lacks events that were appended.
 func (j *Journal) Behind() bool { return j.dead != nil || len(j.behind) > 0 }
 
-// Close syncs and gives the lock back.
+// Close syncs and gives the lock back. A file into which nothing could be written
+// does not stay.
 func (j *Journal) Close() error {
+	if j.size == 0 && j.length != nil && j.length() == 0 && !j.gone() {
+		os.Remove(beside(j.path, signature))
+		return errors.Join(os.Remove(j.path), j.file.Close())
+	}
 	err := j.Sync()
 	// Who did nothing with a session that somebody else left leaves it so.
 	if !errors.Is(err, ErrGone) && (j.appended || !j.abandoned) {

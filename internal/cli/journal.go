@@ -224,11 +224,10 @@ func (s *setup) reopen(w *world, store session.Store, id string, wait time.Durat
 }
 
 // fork goes on in a copy. What still runs for the parent is left alone: it is
-// the parent's.
-// What a dead one left behind is nobody's, and would disturb both.
+// the parent's. What a dead one left behind is nobody's, and would disturb both.
 func (s *setup) fork(store session.Store, path string, o *options) (err error) {
-	if parent, err := session.Look(path); err == nil && parent.History.Running && !session.InUse(path) {
-		s.endEarlierLife(parent.History, false)
+	if parent, err := store.Load(idOf(path)); err == nil && !session.InUse(path) {
+		s.endEarlierLife(parent, !session.Abandoned(path))
 	}
 	s.config.Journal, s.config.History, err = store.Fork(path, session.Fork{
 		ID: cmp.Or(o.wanted.id, newID()), Start: s.forkStart(idOf(path), store.Project),

@@ -164,6 +164,7 @@ type Agent struct {
 	current *run
 	queued  []string                    // submitted, not yet in the conversation
 	unsaved map[string]*session.History // of sub-agents without a journal
+	leaving bool                        // the process ends: no run goes on
 	started bool                        // the session's first event is out
 	warned  bool                        // of prices that are not known
 	mute    bool                        // the journal failed, and what happens is not saved
@@ -302,11 +303,13 @@ func (a *Agent) Interrupt() bool {
 	return true
 }
 
-// Shutdown ends the run in progress because the process ends: nothing is made
-// up for calls that are open, so that a resume sees the true state (R88).
+// Shutdown ends the run in progress, and every later one as it begins, because the
+// process ends: nothing is made up for calls that are open, so that a resume sees
+// the true state (R88).
 func (a *Agent) Shutdown() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.leaving = true
 	if a.current != nil {
 		a.current.cancel(errShutdown)
 	}

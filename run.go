@@ -119,6 +119,9 @@ func (a *Agent) begin(ctx context.Context, prompt string, goOn bool, yield func(
 		return nil, err
 	}
 	a.current = r
+	if a.leaving {
+		cancel(errShutdown)
+	}
 	return r, nil
 }
 

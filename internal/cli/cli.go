@@ -85,6 +85,12 @@ func Main(w world) int {
 	if e.hint == usageHint {
 		e.hint = ran.CommandPath() + usageHint
 	}
+	return w.complain(e, err)
+}
+
+// complain says on stderr what went wrong and what to do, and returns the exit
+// code.
+func (w *world) complain(e *exitError, err error) int {
 	tellError(w.Stderr, w.Args, e, err)
 	if e.text != "" {
 		fmt.Fprintf(w.Stderr, "daruma: %s\n", e.text)

@@ -14,10 +14,14 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-const formatStream = "stream-json"
+// The values of --output-format that are for programs.
+const (
+	formatJSON   = "json"
+	formatStream = "stream-json"
+)
 
 // outputFormats are the values of --output-format.
-var outputFormats = []string{"text", "json", formatStream}
+var outputFormats = []string{"text", formatJSON, formatStream}
 
 // output is what a run with -p writes to stdout.
 type output struct {
@@ -145,13 +149,13 @@ func (t *output) elsewhere() string {
 	return "the answer is kept: daruma session show " + t.s.session
 }
 
-// stillborn writes the result of a run that could not start: who reads lines
-// waits for it.
-func (t *output) stillborn(cause error, e *exitError) {
-	if t.stream == nil {
+// stillborn writes the result of a run that could not start: who reads JSON waits
+// for it.
+func (t *output) stillborn(reason loop.Reason, cause error, e *exitError) {
+	if t.stream == nil && t.o.output != formatJSON {
 		return
 	}
-	r := &daruma.Result{Session: t.s.session, End: session.End{Reason: loop.SetupFailed, IsError: true, Next: e.hint}}
+	r := &daruma.Result{Session: t.s.session, End: session.End{Reason: reason, IsError: true, Next: e.hint}}
 	line := toLine(r, t.s.session, e.code)
 	line.Errors, line.Models = []string{fmt.Sprint(cause)}, t.bill
 	t.write(line)

@@ -22,6 +22,10 @@ func (w *world) stdinIsTerminal() bool {
 }
 
 func run(w *world, o *options) error {
+	var sig *signals
+	if o.print {
+		sig = earlySignals(func(code int) { unborn(w, o, code) })
+	}
 	if err := o.check(w); err != nil {
 		return err
 	}
@@ -31,13 +35,21 @@ func run(w *world, o *options) error {
 	}
 	defer s.close()
 	if o.print {
-		return headless(w, o, s)
+		return headless(w, o, s, sig)
 	}
 	return chat(w, o, s)
 }
 
+// unborn ends the process on a signal that came before its run began. It tells
+// what any other end tells.
+func unborn(w *world, o *options, code int) {
+	e := fail(code, "run it again", "interrupted before the run began")
+	newOutput(w, o, &setup{}).stillborn(loop.AbortedStreaming, errors.New(e.text), e)
+	os.Exit(w.complain(e, &runError{e, errorLine{Reason: string(loop.AbortedStreaming), Code: code, Retryable: true}}))
+}
+
 // headless runs one prompt. The answer goes to stdout, everything else to stderr.
-func headless(w *world, o *options, s *setup) error {
+func headless(w *world, o *options, s *setup, sig *signals) error {
 	s.config.Defer = true
 	agent, err := daruma.New(s.config)
 	if err != nil {
@@ -49,7 +61,7 @@ func headless(w *world, o *options, s *setup) error {
 		show.line(note)
 	}
 	s.tell = show.line
-	sig := onSignals(agent, show.line, nil)
+	sig.attend(agent, show.line, nil)
 	defer s.farewell(agent, "other")
 	out := newOutput(w, o, s)
 	events := agent.Run(context.Background(), o.prompt)
@@ -57,7 +69,7 @@ func headless(w *world, o *options, s *setup) error {
 		events = agent.Continue(context.Background())
 	}
 	stop := beats(show.tick)
-	result, err := daruma.Collect(out.follow(tee(tee(events, sig.commands.event), show.event)))
+	result, err := daruma.Collect(out.follow(tee(tee(events, sig.event), show.event)))
 	stop()
 	show.done()
 	if err != nil {
@@ -65,7 +77,7 @@ func headless(w *world, o *options, s *setup) error {
 		if errors.Is(err, daruma.ErrEmpty) {
 			e = fail(exitInput, "give a prompt", "nothing was said in this session yet")
 		}
-		out.stillborn(err, e)
+		out.stillborn(loop.SetupFailed, err, e)
 		return e
 	}
 	if result.Session == "" {

@@ -13,7 +13,8 @@ import (
 
 // signals listens to those that end a run.
 type signals struct {
-	agent    *daruma.Agent
+	agent    *daruma.Agent  // nil until the run is about to begin
+	unborn   func(code int) // ends the process before there is a run; may be nil
 	say      func(line string)
 	leave    func(code int)   // of a conversation, which ends with more than the run; may be nil
 	key      func(ctrlC bool) // of a conversation, where Ctrl+C is a key
@@ -23,6 +24,7 @@ type signals struct {
 
 	mu   sync.Mutex
 	exit int
+	runs bool // the run has begun
 	over bool // the run has told how it ended …
 	told int  // … with this code
 }
@@ -34,13 +36,27 @@ var signalCodes = map[os.Signal]int{os.Interrupt: exitInterrupted, syscall.SIGTE
 // the second one the end. SIGTERM and the loss of the terminal end the run
 // without making anything up (R88).
 func onSignals(agent *daruma.Agent, say func(line string), leave func(code int)) *signals {
+	s := earlySignals(nil)
+	s.attend(agent, say, leave)
+	return s
+}
+
+// earlySignals listens before there is a run to end: unborn must end the process.
+func earlySignals(unborn func(code int)) *signals {
 	s := &signals{
-		agent: agent, say: say, leave: leave, commands: commands{running: map[string]*session.Intent{}},
+		unborn: unborn, commands: commands{running: map[string]*session.Intent{}},
 		came: make(chan os.Signal, 4), done: make(chan struct{}),
 	}
 	signal.Notify(s.came, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go s.listen()
 	return s
+}
+
+// attend makes signals end the run of agent, which is about to begin.
+func (s *signals) attend(agent *daruma.Agent, say func(line string), leave func(code int)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.agent, s.say, s.leave = agent, say, leave
 }
 
 func (s *signals) listen() {
@@ -56,8 +72,11 @@ func (s *signals) listen() {
 
 func (s *signals) take(sig os.Signal) {
 	s.mu.Lock()
-	again, over, code := s.exit != 0, s.over, signalCodes[sig]
+	again, runs, over, code := s.exit != 0, s.runs, s.over, signalCodes[sig]
 	s.exit = code
+	if s.agent == nil && s.unborn != nil {
+		s.unborn(code)
+	}
 	if over {
 		code = s.told
 	}
@@ -69,7 +88,9 @@ func (s *signals) take(sig os.Signal) {
 	case over: // the process ends anyway, when what is open is closed
 	case sig == os.Interrupt && s.leave == nil:
 		s.say("interrupting; press Ctrl+C again to end at once")
-		s.agent.Interrupt()
+		if !s.agent.Interrupt() && !runs && s.unborn != nil {
+			s.unborn(code)
+		}
 	case sig == os.Interrupt: // from elsewhere, or from a terminal that makes it of the key
 		s.forget()
 		s.key(true)
@@ -79,6 +100,14 @@ func (s *signals) take(sig os.Signal) {
 			s.leave(signalCodes[sig])
 		}
 	}
+}
+
+// event sees what the run does.
+func (s *signals) event(e session.Event) {
+	s.mu.Lock()
+	s.runs = true
+	s.mu.Unlock()
+	s.commands.event(e)
 }
 
 // code is the exit code that the last signal asks for; 0 without one.

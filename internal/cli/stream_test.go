@@ -219,7 +219,7 @@ func TestStreamResult(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o.stillborn(errors.New("no space left"), fail(exitConfig, "make room", "no space left"))
+	o.stillborn(loop.SetupFailed, errors.New("no space left"), fail(exitConfig, "make room", "no space left"))
 	lines := bytes.Split(bytes.TrimSpace(out.Bytes()), []byte("\n"))
 	if want := len(loop.Reasons) + 2; len(lines) != want {
 		t.Errorf("%d lines instead of %d", len(lines), want)

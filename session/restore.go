@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Change is what taking one file back means.
@@ -80,12 +81,16 @@ func (f Files) Restore(changes []Change, keep Files) (saved []Body, err error) {
 		}
 	}()
 	var commit []func() error
+	var folders []string
 	for _, c := range changes {
 		if c.Trouble != "" {
 			return nil, fmt.Errorf("take back %s: %s", c.Path, c.Trouble)
 		}
 		if c.Done() {
 			continue
+		}
+		if dir := filepath.Dir(c.Path); !slices.Contains(folders, dir) {
+			folders = append(folders, dir)
 		}
 		now, mode, err := present(c)
 		if err != nil {
@@ -123,6 +128,9 @@ func (f Files) Restore(changes []Change, keep Files) (saved []Body, err error) {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("take back: %w", err)
 		}
+	}
+	if err := syncFolders(folders...); err != nil {
+		return nil, fmt.Errorf("take back: %w", err)
 	}
 	return saved, nil
 }

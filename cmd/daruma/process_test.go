@@ -223,6 +223,37 @@ func TestSignals(t *testing.T) {
 	}
 }
 
+// TestSignalBeforeTheRun sends a signal while servers start: who reads JSON gets a
+// result all the same, the exit code is that of the signal, and nothing is left.
+func TestSignalBeforeTheRun(t *testing.T) {
+	binary := build(t)
+	for signal, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
+		for _, format := range []string{"text", "json", "stream-json"} {
+			t.Run(signal.String()+"/"+format, func(t *testing.T) {
+				t.Parallel() // they mostly wait
+				p := newPlace(t, binary, signalScript)
+				cmd, out, errs := p.command("-p", "--output-format", format, "--mcp-config", `{"mcpServers":{"slow":{"command":"sh","args":["-c","touch started; cat"]}}}`, "talk")
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				p.until("the server starts", func() bool { return p.has("started") })
+				if err := cmd.Process.Signal(signal); err != nil {
+					t.Fatal(err)
+				}
+				_ = cmd.Wait()
+				result := `"terminal_reason":"aborted_streaming","session_id":"","uuid":`
+				if got := cmd.ProcessState.ExitCode(); got != code || strings.Contains(out.String(), result) == (format == "text") || strings.Count(out.String(), "\n") > 1 {
+					t.Errorf("ended with %d, not %d\n%s", got, code, out)
+				}
+				if !strings.Contains(errs.String(), "interrupted before the run began") {
+					t.Errorf("stderr: %s", errs)
+				}
+				p.until("no process is left", func() bool { return running(p.dir) == "" })
+			})
+		}
+	}
+}
+
 // TestKilledInHook kills the real binary while a hook is asked about its first
 // prompt. Who goes on finds nothing of it at work, and the prompt is not lost;
 // nor is, afterwards, that more was asked for without a prompt.

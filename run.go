@@ -201,7 +201,8 @@ func (r *run) prepare() {
 	for _, e := range r.opening {
 		r.show(e)
 	}
-	if r.putOff = r.history.PutOff() && !r.manual; !r.putOff {
+	r.putOff = r.history.PutOff() && !r.manual
+	if !r.putOff {
 		r.settleEarlierLife()
 	}
 	if r.opens && r.cfg.depth == 0 {

@@ -148,10 +148,11 @@ func (r *run) open(prompt string, goOn bool) error {
 		first = append(first, &session.Name{Name: r.cfg.Name})
 	}
 	first = append(first, &session.RunStart{Continue: goOn})
-	asked := r.cfg.Hooks.Any(hook.UserPromptSubmit) || r.opens && r.cfg.Hooks.Any(hook.SessionStart)
+	later := r.cfg.Hooks.Any(hook.UserPromptSubmit) || r.opens && r.cfg.Hooks.Any(hook.SessionStart)
 	_, left := r.history.Open()
-	r.kept = r.cfg.depth == 0 && prompt != "" && (asked || len(left) > 0)
-	if r.kept { // hooks, and what an earlier life left open, come first, and the process may not live to their end
+	later = later || len(left) > 0 || r.history.Attempt != nil || len(r.history.Queued) > 0
+	r.kept = r.cfg.depth == 0 && prompt != "" && later
+	if r.kept { // hooks, and what an earlier life left, come first, and the process may not live to their end
 		first = append(first, &session.Prompt{Text: prompt, State: session.PromptStarted})
 	}
 	for _, body := range first {
@@ -216,11 +217,11 @@ func (r *run) prepare() {
 // perform is the whole run: the core decides, the shell acts.
 func (r *run) perform() {
 	r.prepare()
-	r.warnOfPrices()
 	first := loop.Outcome{Kind: loop.Called}
 	if !r.putOff {
 		first = r.prompted()
 	}
+	r.warnOfPrices()
 	state, step := r.decide(r.state, first)
 	for step.Do != loop.Finish {
 		outcome := r.act(step)

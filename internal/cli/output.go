@@ -49,19 +49,12 @@ func newOutput(w *world, o *options, s *setup) *output {
 // any more: work that nobody sees must not go on.
 func (t *output) follow(events iter.Seq2[session.Event, error]) iter.Seq2[session.Event, error] {
 	return func(yield func(session.Event, error) bool) {
-		if t.stream != nil {
-			t.write(t.first())
-			for _, note := range t.s.notes {
-				t.write(noticeLine{t.stream.head("system", "informational"), note, string(session.Info)})
-			}
-			if t.s.left != nil {
-				t.write(previewLine{t.stream.head("system", "resume_preview"), t.s.left})
-			}
-		}
-		if t.broken != nil {
-			return
-		}
+		begun := t.stream == nil
 		for e, err := range events {
+			if !begun && (err != nil || t.o.prompt == "" || !opening[e.Type()]) {
+				begun = true
+				t.begin()
+			}
 			if err == nil {
 				t.bill.add(e)
 				t.event(e)
@@ -70,6 +63,21 @@ func (t *output) follow(events iter.Seq2[session.Event, error]) iter.Seq2[sessio
 				return
 			}
 		}
+	}
+}
+
+// opening are the events of a run before its prompt is kept. Whoever reads that it
+// has begun may take the prompt for safe.
+var opening = map[session.Type]bool{session.TypeStart: true, session.TypeName: true, session.TypeRunStart: true}
+
+// begin writes what stands before the lines of the run.
+func (t *output) begin() {
+	t.write(t.first())
+	for _, note := range t.s.notes {
+		t.write(noticeLine{t.stream.head("system", "informational"), note, string(session.Info)})
+	}
+	if t.s.left != nil {
+		t.write(previewLine{t.stream.head("system", "resume_preview"), t.s.left})
 	}
 }
 

@@ -231,6 +231,29 @@ func TestStreamResult(t *testing.T) {
 	}
 }
 
+// TestStreamBegins: the first line comes once the prompt is in the session, and
+// without one at once.
+func TestStreamBegins(t *testing.T) {
+	set, _ := tool.NewSet()
+	for prompt, silent := range map[string]int{"do": 3, "": 0} {
+		var out bytes.Buffer
+		s := &setup{session: "s-1", config: daruma.Config{Models: []string{"m"}, Tools: set}}
+		o := newOutput(&world{Stdout: &out}, &options{output: formatStream, prompt: prompt}, s)
+		seen := 0
+		events := func(yield func(session.Event, error) bool) {
+			for i, b := range []session.Body{&session.Start{}, &session.Name{}, &session.RunStart{}, &session.Prompt{Text: "do"}, &session.End{Reason: loop.Completed}} {
+				if yield(session.Event{Body: b}, nil); strings.Contains(out.String(), `"init"`) != (i >= silent) {
+					t.Errorf("prompt %q: behind event %d there stands %q", prompt, i, out.String())
+				}
+				seen++
+			}
+		}
+		if _, err := daruma.Collect(o.follow(events)); err != nil || seen != 5 || strings.Count(out.String(), `"init"`) != 1 {
+			t.Errorf("prompt %q: %v, %d events, %s", prompt, err, seen, out.String())
+		}
+	}
+}
+
 // TestStreamLeft: when nobody reads any more, the run ends.
 func TestStreamLeft(t *testing.T) {
 	set, _ := tool.NewSet()

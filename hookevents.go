@@ -62,8 +62,8 @@ func (r *run) hear(out hook.Output) {
 			Chars: one.Chars, Took: one.Took, Stdout: r.cfg.Redact.Known(one.Stdout), Stderr: r.cfg.Redact.Known(one.Stderr),
 		})
 	}
-	for _, t := range out.Notices {
-		r.notice(session.Warning, "%s: %s", t.Hook, t.Text)
+	for _, t := range out.Notices { // they name the hook themselves
+		r.notice(session.Warning, "%s", t.Text)
 	}
 	for _, t := range out.System {
 		r.notice(session.Info, "%s: %s", t.Hook, t.Text)
@@ -395,8 +395,11 @@ func (a *Agent) Close(ctx context.Context, reason string) []string {
 	var lines []string
 	ctx, cancel := context.WithTimeout(ctx, lastHookTime)
 	defer cancel()
-	for _, t := range append(append(out.Notices, out.System...), a.cfg.Hooks.Close(ctx)...) {
+	for _, t := range out.System {
 		lines = append(lines, a.cfg.Redact.Redact(t.Hook+": "+t.Text))
+	}
+	for _, t := range append(out.Notices, a.cfg.Hooks.Close(ctx)...) {
+		lines = append(lines, a.cfg.Redact.Redact(t.Text))
 	}
 	return lines
 }

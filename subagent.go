@@ -356,7 +356,7 @@ func (w *watched) result(end *session.End, id string) tool.Result {
 		return tool.Text(end.Text)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "INCOMPLETE: the agent ended after %d turns and %d tool calls before its work was done: %s.", end.Turns, w.calls, reasonWords[end.Reason])
+	fmt.Fprintf(&b, "INCOMPLETE: the agent ended before its work was done: %s (turns: %d, tool calls: %d).", reasonWords[end.Reason], end.Turns, w.calls)
 	if end.Failure != nil {
 		fmt.Fprintf(&b, " (%s)", brief(end.Failure.Text(false)))
 	}

@@ -80,8 +80,7 @@ func chat(w *world, o *options, s *setup) error {
 	}
 	s.tell = t.show.line
 	defer beats(t.beat)()
-	t.signals = onSignals(t.agent, t.show.line, t.leave)
-	t.signals.key = t.interrupt
+	t.signals = onSignals(t.agent, t.show.line, &talkSignals{leave: t.leave, key: t.interrupt})
 	defer t.signals.stop()
 	defer s.farewell(t.agent, "prompt_input_exit")
 	t.show.line(fmt.Sprintf("daruma %s · %s · %s · /help", Version(), s.config.Models[0], w.Dir))

@@ -61,7 +61,7 @@ func headless(w *world, o *options, s *setup, sig *signals) error {
 		show.line(note)
 	}
 	s.tell = show.line
-	sig.attend(agent, show.line, nil)
+	sig.attend(agent, show.line)
 	defer s.farewell(agent, "other")
 	out := newOutput(w, o, s)
 	events := agent.Run(context.Background(), o.prompt)

@@ -14,10 +14,9 @@ import (
 // signals listens to those that end a run.
 type signals struct {
 	agent    *daruma.Agent  // nil until the run is about to begin
-	unborn   func(code int) // ends the process before there is a run; may be nil
+	unborn   func(code int) // ends the process before there is a run; nil if the agent was there first
 	say      func(line string)
-	leave    func(code int)   // of a conversation, which ends with more than the run; may be nil
-	key      func(ctrlC bool) // of a conversation, where Ctrl+C is a key
+	talk     *talkSignals // nil without a conversation
 	commands commands
 	came     chan os.Signal
 	done     chan struct{}
@@ -29,34 +28,43 @@ type signals struct {
 	told int  // … with this code
 }
 
+// talkSignals is what a conversation does about signals.
+type talkSignals struct {
+	leave func(code int)   // it ends with more than the run
+	key   func(ctrlC bool) // Ctrl+C is a key
+}
+
 // signalCodes are the exit codes, as shells know them.
 var signalCodes = map[os.Signal]int{os.Interrupt: exitInterrupted, syscall.SIGTERM: exitTerminated, syscall.SIGHUP: exitHungUp}
 
 // onSignals makes the first Ctrl+C an interrupt that leaves a whole session and
 // the second one the end. SIGTERM and the loss of the terminal end the run
 // without making anything up (R88).
-func onSignals(agent *daruma.Agent, say func(line string), leave func(code int)) *signals {
-	s := earlySignals(nil)
-	s.attend(agent, say, leave)
+func onSignals(agent *daruma.Agent, say func(line string), talk *talkSignals) *signals {
+	s := &signals{agent: agent, say: say, talk: talk}
+	s.start()
 	return s
 }
 
 // earlySignals listens before there is a run to end: unborn must end the process.
 func earlySignals(unborn func(code int)) *signals {
-	s := &signals{
-		unborn: unborn, commands: commands{running: map[string]*session.Intent{}},
-		came: make(chan os.Signal, 4), done: make(chan struct{}),
-	}
-	signal.Notify(s.came, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	go s.listen()
+	s := &signals{unborn: unborn}
+	s.start()
 	return s
 }
 
+func (s *signals) start() {
+	s.commands.running = map[string]*session.Intent{}
+	s.came, s.done = make(chan os.Signal, 4), make(chan struct{})
+	signal.Notify(s.came, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go s.listen()
+}
+
 // attend makes signals end the run of agent, which is about to begin.
-func (s *signals) attend(agent *daruma.Agent, say func(line string), leave func(code int)) {
+func (s *signals) attend(agent *daruma.Agent, say func(line string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.agent, s.say, s.leave = agent, say, leave
+	s.agent, s.say = agent, say
 }
 
 func (s *signals) listen() {
@@ -86,18 +94,18 @@ func (s *signals) take(sig os.Signal) {
 		s.commands.end()
 		os.Exit(code)
 	case over: // the process ends anyway, when what is open is closed
-	case sig == os.Interrupt && s.leave == nil:
+	case sig == os.Interrupt && s.talk == nil:
 		s.say("interrupting; press Ctrl+C again to end at once")
 		if !s.agent.Interrupt() && !runs && s.unborn != nil {
 			s.unborn(code)
 		}
 	case sig == os.Interrupt: // from elsewhere, or from a terminal that makes it of the key
 		s.forget()
-		s.key(true)
+		s.talk.key(true)
 	default:
 		s.agent.Shutdown()
-		if s.leave != nil {
-			s.leave(signalCodes[sig])
+		if s.talk != nil {
+			s.talk.leave(signalCodes[sig])
 		}
 	}
 }

@@ -69,7 +69,7 @@ func (y *why) head(r *renderer) {
 		}
 		r.line(r.paint(red, "Stopped: ") + words + " (" + string(y.Reason) + ")")
 	}
-	took := y.Ended.Sub(y.Began)
+	took := max(0, y.Ended.Sub(y.Began)) // the clock may have been set back
 	r.line(r.paint(dim, fmt.Sprintf("  session %s, run %d, turn %d, %s to %s (%s)",
 		y.Session, y.Run, y.Turn, clock(y.Began), clock(y.Ended), round(took))))
 }

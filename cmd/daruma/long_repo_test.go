@@ -89,7 +89,7 @@ func longAssets(t testing.TB, dir string) {
 	}
 	for name, content := range map[string][]byte{
 		"picture.png": picture.Bytes(),
-		"paper.pdf":   longPaper("One page."),
+		"paper.pdf":   longPaper("A page."),
 		"blob.bin":    bytes.Repeat([]byte{0, 1, 2, 0xff}, 500),
 		"huge.txt":    bytes.Repeat([]byte("what was said stays said\n"), 600_000),
 		"fails.sh":    []byte("echo this is what is wrong >&2\nexit 3\n"),
@@ -104,7 +104,7 @@ func longAssets(t testing.TB, dir string) {
 	}
 }
 
-// longPaper is a PDF of one page with this text.
+// longPaper is a PDF of two pages with this text.
 func longPaper(text string) []byte {
 	var b bytes.Buffer
 	b.WriteString("%PDF-1.4\n")
@@ -112,7 +112,7 @@ func longPaper(text string) []byte {
 	var at []int
 	for i, object := range []string{
 		"<< /Type /Catalog /Pages 2 0 R >>",
-		"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+		"<< /Type /Pages /Kids [3 0 R 3 0 R] /Count 2 >>",
 		"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 200 200] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>",
 		fmt.Sprintf("<< /Length %d >>\nstream\n%s\nendstream", len(stream), stream),
 		"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",

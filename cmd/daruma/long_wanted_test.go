@@ -39,7 +39,7 @@ var longSaid = map[string]string{
 	"A flood":                              `the water rises[^"]*/outputs/`,
 	"A daemon":                             `left behind[^"]*1 process still running after the command`,
 	"A picture.":                           `"image"`,
-	"A paper":                              `"document"`,
+	"A paper":                              `page 2 of 2[^"]*A page\.`,
 	"A picture that is not":                `✗picture\.png`,
 	"A pipe":                               `✗pipe`,
 	"A huge file":                          `go on with offset 6`,

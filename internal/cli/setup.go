@@ -235,7 +235,7 @@ func (s *setup) tools(w *world, o *options) error {
 	}
 	cfg := builtin.Config{
 		Root: w.Dir, Dirs: absolute(w.Dir, o.dirs), Spill: spill, Hide: s.config.Redact.Known, Hidden: s.config.Permission.Hides,
-		Env: append(s.marked(w, w.Env), "CI=true", "GIT_TERMINAL_PROMPT=0"),
+		Env: append(s.marked(w, w.Env), "CI=true", "GIT_TERMINAL_PROMPT=0"), Reader: pdfReader(),
 		Web: &builtin.Web{AllowPrivate: o.webInside, Proxy: http.ProxyFromEnvironment, Agent: "daruma/" + Version()},
 	}
 	if err := s.bound(w, o, &cfg); err != nil {

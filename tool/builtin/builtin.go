@@ -46,6 +46,11 @@ type Config struct {
 	// user may.
 	Sandbox *sandbox.Rules
 
+	// Reader is the argument vector of a process that reads PDFs: one that calls
+	// ReaderMain first, such as this very program with the argument ReaderArgument.
+	// Empty: PDFs are not taken apart, only sent whole.
+	Reader []string
+
 	// Spill is the folder for outputs too large for the model, which Read and
 	// Grep may then look into. If it is empty, what is cut is lost.
 	Spill string

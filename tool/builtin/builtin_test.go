@@ -26,6 +26,7 @@ func open(t *testing.T, change ...func(*Config)) *bench {
 	t.Helper()
 	cfg := Config{
 		Root: t.TempDir(), Spill: t.TempDir(), Env: os.Environ(), Grace: 300 * time.Millisecond,
+		Reader: []string{os.Args[0], ReaderArgument},
 	}
 	for _, c := range change {
 		c(&cfg)

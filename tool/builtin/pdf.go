@@ -7,15 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
+	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/daruma-agent/daruma/message"
 	"github.com/daruma-agent/daruma/tool"
-	"github.com/ledongthuc/pdf"
+	"github.com/go-json-experiment/json"
 )
 
 const (
@@ -27,8 +28,6 @@ const (
 	freePages    = 30
 	maxTextPages = 50 // whose text one call returns
 	pdfPatience  = 20 * time.Second
-	// What a page may unpack to: where each letter is placed, and at all.
-	maxPlaced, maxPageText = 2 << 20, 16 << 20
 )
 
 // pageRange is a range of pages, counted from 1.
@@ -102,14 +101,14 @@ func planPDF(size int64, count int, locked bool, pages string) pdfPlan {
 
 // pdfBlocks makes blocks of a PDF: all of it as a document, or the text of
 // some pages. The count is 0 if the pages could not be counted.
-func pdfBlocks(ctx context.Context, src pdfSource, pages string) (blocks []message.Block, count int, err error) {
+func (w *Workspace) pdfBlocks(ctx context.Context, src pdfSource, pages string) (blocks []message.Block, count int, err error) {
 	if src.ends() != nil {
 		return nil, 0, refuse(ClassKind, "the PDF is broken: its end is missing, it may not be written or loaded completely")
 	}
 	ctx, cancel := context.WithTimeout(ctx, pdfPatience)
 	defer cancel()
-	doc, err := openPDF(ctx, src)
-	if errors.Is(err, pdf.ErrInvalidPassword) {
+	facts, err := w.lookInto(ctx, src, pageRange{})
+	if err == nil && facts.Password {
 		return nil, 0, refuse(ClassKind, "the PDF is protected by a password, without which it cannot be shown. "+
 			"With the password, qpdf --decrypt in Bash makes an open copy")
 	}
@@ -117,13 +116,20 @@ func pdfBlocks(ctx context.Context, src pdfSource, pages string) (blocks []messa
 	if err != nil && pages != "" {
 		return nil, 0, refuse(ClassKind, "the pages of the PDF cannot be read one by one: %v. Leave pages out to see all of it, or use pdftotext in Bash", err)
 	}
-	count = doc.count
-	plan := planPDF(src.size, count, doc.locked, pages)
+	count = facts.Count
+	plan := planPDF(src.size, count, facts.Locked, pages)
 	switch {
 	case plan.err != nil:
 		return nil, count, plan.err
 	case !plan.whole:
-		text, err := doc.text(ctx, plan.pages)
+		facts, err := w.lookInto(ctx, src, plan.pages)
+		if ctx.Err() != nil {
+			return nil, count, refuse(tool.ClassTimeout, "it takes too long to read pages %d to %d. Ask for other pages, or use pdftotext in Bash", plan.pages.from, plan.pages.to)
+		}
+		if err != nil {
+			return nil, count, refuse(ClassKind, "pages %d to %d cannot be read: %v. Ask for other pages, or use pdftotext in Bash", plan.pages.from, plan.pages.to, err)
+		}
+		text, err := facts.text(plan.pages)
 		if err != nil {
 			return nil, count, err
 		}
@@ -155,156 +161,68 @@ func (s pdfSource) ends() error {
 	return nil
 }
 
-// leash ends the reading of a PDF that leads in circles: its parser has no end
-// of its own, but for everything that it follows it has to read.
-type leash struct {
-	io.ReaderAt
-	ctx   context.Context
-	reads int // since the step began
-}
-
-func (l *leash) ReadAt(b []byte, at int64) (int, error) {
-	if err := l.ctx.Err(); err != nil {
-		return 0, fmt.Errorf("it takes too long: %w", err)
+// lookInto asks a process of its own, which can only end itself, for what a PDF
+// holds. Without pages it only counts them.
+func (w *Workspace) lookInto(ctx context.Context, src pdfSource, pages pageRange) (facts pdfFacts, err error) {
+	if len(w.cfg.Reader) == 0 {
+		return facts, errors.New("nothing here reads PDFs")
 	}
-	if l.reads++; l.reads > maxReads {
-		return 0, errors.New("it leads in circles")
+	argv := append(slices.Clone(w.cfg.Reader), strconv.Itoa(pages.from), strconv.Itoa(pages.to))
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env, cmd.WaitDelay = []string{}, time.Second
+	if f, ok := src.ReaderAt.(*os.File); ok {
+		cmd.Stdin = f
+	} else {
+		cmd.Stdin = io.NewSectionReader(src, 0, src.size)
 	}
-	return l.ReaderAt.ReadAt(b, at)
-}
-
-// document is an open PDF.
-type document struct {
-	*pdf.Reader
-	leash  *leash
-	count  int
-	locked bool
-}
-
-func openPDF(ctx context.Context, src pdfSource) (doc document, err error) {
-	defer caught(&err)
-	encrypt, err := src.inspect(ctx)
-	if err != nil {
-		return document{}, err
+	out, err := cmd.Output()
+	switch {
+	case ctx.Err() != nil:
+		return facts, errors.New("it takes too long")
+	case err != nil:
+		return facts, errors.New("it claims sizes that no PDF has, or leads in circles")
 	}
-	doc.leash = &leash{ReaderAt: plain{src, encrypt}, ctx: ctx}
-	if doc.Reader, err = pdf.NewReader(doc.leash, src.size); err == nil {
-		err = stored(doc.Reader)
+	if err := json.Unmarshal(out, &facts); err != nil {
+		return facts, fmt.Errorf("read what is in it: %w", err)
 	}
-	if err == nil && len(encrypt) > 0 {
-		doc.leash = &leash{ReaderAt: src, ctx: ctx}
-		doc.Reader, err = pdf.NewReader(doc.leash, src.size)
+	if facts.Error != "" {
+		return facts, errors.New(facts.Error)
 	}
-	if err != nil {
-		return document{}, err
-	}
-	doc.locked = doc.Trailer().Key("Encrypt").Kind() != pdf.Null
-	doc.count = max(0, doc.NumPage())
-	return doc, nil
-}
-
-// caught turns a panic, which is how the parser tells of what is broken, into
-// an error.
-func caught(err *error) {
-	if v := recover(); v != nil {
-		*err = fmt.Errorf("%v", v)
-	}
+	return facts, nil
 }
 
 // text returns the text of some pages, with a line before each.
-func (d document) text(ctx context.Context, r pageRange) (string, error) {
+func (f pdfFacts) text(r pageRange) (string, error) {
 	var b strings.Builder
 	found, last := false, r.to
-	for n := r.from; n <= r.to; n++ {
-		fmt.Fprintf(&b, "--- page %d of %d ---\n", n, d.count)
-		text, err := d.page(n)
+	for i, page := range f.Pages {
+		last = r.from + i
+		fmt.Fprintf(&b, "--- page %d of %d ---\n", last, f.Count)
 		switch {
-		case ctx.Err() != nil, d.leash.reads > maxReads:
-			return "", refuse(tool.ClassTimeout, "page %d takes too long to read. Ask for other pages, or use pdftotext in Bash", n)
-		case err != nil:
-			fmt.Fprintf(&b, "(this page cannot be read: %v)\n", err)
-		case strings.TrimSpace(text) == "":
+		case page.Error != "":
+			fmt.Fprintf(&b, "(this page cannot be read: %s)\n", page.Error)
+		case page.Text == "":
 			b.WriteString("(this page has no text)\n")
 		default:
 			found = true
-			b.WriteString(strings.TrimSpace(text) + "\n")
-		}
-		if b.Len() > maxShown {
-			last = n
-			break
+			b.WriteString(page.Text + "\n")
 		}
 	}
 	if !found {
 		return "", refuse(ClassKind, "no text can be taken from pages %d to %d of %d: they may be pictures. "+
-			"Make images of them with Bash (pdftoppm -r 100 -png) and read these", r.from, r.to, d.count)
+			"Make images of them with Bash (pdftoppm -r 100 -png) and read these", r.from, r.to, f.Count)
 	}
 	b.WriteString("(the text of the PDF without its pictures and layout")
-	if last < d.count {
-		fmt.Fprintf(&b, "; go on with pages \"%d-%d\"", last+1, min(d.count, last+maxTextPages))
+	if last < f.Count {
+		fmt.Fprintf(&b, "; go on with pages \"%d-%d\"", last+1, min(f.Count, last+maxTextPages))
 	}
 	b.WriteString(")\n")
 	return b.String(), nil
 }
 
-func (d document) page(n int) (text string, err error) {
-	defer caught(&err)
-	d.leash.reads = 0
-	p := d.Page(n)
-	size := unpacked(p.V.Key("Contents"))
-	if size > maxPageText {
-		return "", errors.New("it is too large")
-	}
-	if size <= maxPlaced {
-		if text = lines(p.Content().Text); strings.TrimSpace(text) != "" {
-			return text, nil
-		}
-	}
-	return p.GetPlainText(nil)
-}
-
-// unpacked measures what the content of a page unpacks to, as far as it matters.
-func unpacked(v pdf.Value) (n int64) {
-	if v.Kind() == pdf.Array {
-		for i := 0; i < v.Len() && n <= maxPageText; i++ {
-			n += unpacked(v.Index(i))
-		}
-		return n
-	}
-	if v.Kind() != pdf.Stream {
-		return 0
-	}
-	r := v.Reader()
-	defer r.Close()
-	n, _ = io.Copy(io.Discard, io.LimitReader(r, maxPageText+1)) // what is broken is said when it is read
-	return n
-}
-
-// lines puts letters that were placed one by one together: a step down begins a
-// line, and a gap is a blank.
-func lines(letters []pdf.Text) string {
-	var b strings.Builder
-	var last pdf.Text
-	for _, l := range letters {
-		if l.S == "\n" { // stands for the end of an array, not of a line
-			continue
-		}
-		size := max(math.Abs(l.FontSize), 1)
-		switch {
-		case b.Len() == 0:
-		case math.Abs(l.Y-last.Y) > size/2:
-			b.WriteByte('\n')
-		case l.X-(last.X+last.W) > size/6 && l.S != " " && last.S != " ":
-			b.WriteByte(' ')
-		}
-		b.WriteString(l.S)
-		last = l
-	}
-	return b.String()
-}
-
 // readPDF shows a PDF, or pages of it.
-func readPDF(ctx context.Context, p place, f *os.File, size int64, pages string) tool.Result {
-	blocks, count, err := pdfBlocks(ctx, pdfSource{f, size, p.shown}, pages)
+func (w *Workspace) readPDF(ctx context.Context, p place, f *os.File, size int64, pages string) tool.Result {
+	blocks, count, err := w.pdfBlocks(ctx, pdfSource{f, size, p.shown}, pages)
 	if err != nil {
 		return failure("read", p.shown, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,13 @@ func paper(extra string, pages ...string) string {
 	}
 	fmt.Fprintf(&b, "trailer\n<</Size %d/Root 1 0 R%s>>\nstartxref\n%d\n%%%%EOF\n", len(at)+1, extra, xref)
 	return b.String()
+}
+
+// beReader makes the tests' program the reader of their PDFs.
+func beReader() {
+	if code, reader := ReaderMain(os.Args, os.Stdin, os.Stdout); reader {
+		os.Exit(code)
+	}
 }
 
 func texts(n int) []string {
@@ -123,7 +131,7 @@ func TestReadBrokenPDF(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	r := b.run(ctx, tool.Call{ID: "call", Name: "Read"}, in{"file_path": "circle.pdf", "pages": "1"})
-	wants(t, text(r), "page 1 takes too long")
+	wants(t, text(r), "takes too long")
 	wants(t, b.bad("Read", in{"file_path": "many.pdf", "pages": "5-6"}), "no text")
 	// What only we cannot read may be right all the same: it is sent whole, and not counted.
 	r = b.call("Read", in{"file_path": "far.pdf"})
@@ -140,10 +148,15 @@ func FuzzPDF(f *testing.F) {
 	f.Add([]byte(good), "1")
 	f.Add([]byte(strings.Replace(good, "/Kids[4", "/Kids[2", 1)), "1-2")
 	f.Add([]byte(strings.ReplaceAll(good, "0 obj", "0 obj [ ")), "2")
+	w, err := New(Config{Root: f.TempDir(), Reader: []string{os.Args[0], ReaderArgument}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer w.Close()
 	f.Fuzz(func(t *testing.T, data []byte, pages string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		blocks, _, err := pdfBlocks(ctx, pdfSource{bytes.NewReader(data), int64(len(data)), "x.pdf"}, pages)
+		blocks, _, err := w.pdfBlocks(ctx, pdfSource{bytes.NewReader(data), int64(len(data)), "x.pdf"}, pages)
 		if (err == nil) != (len(blocks) > 0) {
 			t.Errorf("%d blocks, %v", len(blocks), err)
 		}
@@ -182,7 +195,6 @@ func TestPDFsThatFell(t *testing.T) {
 		"index":         crossed("10", "/Index[100000000000 1]", root),
 		"widths":        strings.Replace(crossed("10", "", root), "/W[1 2 1]", "/W[1 100000000000 1]", 1),
 		"columns":       crossed("10", "/DecodeParms<</Predictor 12/Columns 100000000000>>", root),
-		"elsewhere":     crossed("10", "/DecodeParms 3 0 R", root),
 		"table":         strings.Replace(paper("", "x"), "xref\n0 6", "xref\n%\n4000000000 1\n0000000009 00000 n\n0 6", 1),
 		"in itself":     crossed("10", "", root, []byte{5, 5}),
 		"in each other": crossed("10", "", root, []byte{5, 6}, []byte{6, 5}),

@@ -96,7 +96,7 @@ func (w *Workspace) runRead(ctx context.Context, call tool.Call, in readInput) t
 	_, picture := codecs[media]
 	switch {
 	case media == "application/pdf":
-		return readPDF(ctx, p, f, info.Size(), in.Pages)
+		return w.readPDF(ctx, p, f, info.Size(), in.Pages)
 	case in.Pages != "":
 		return tool.Refuse(tool.ClassBadInput, p.shown+" is no PDF: pages is for PDFs, offset and limit are for text")
 	case picture:

@@ -28,6 +28,7 @@ import (
 const agentVar = "DARUMA_TEST_AGENT"
 
 func TestMain(m *testing.M) {
+	beReader()
 	if dir := os.Getenv(agentVar); dir != "" {
 		beAgent(dir)
 	}

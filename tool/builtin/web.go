@@ -121,7 +121,7 @@ func (w *Workspace) webResult(ctx context.Context, a answer) tool.Result {
 		}
 		return tool.Result{Content: blocks}
 	case media == "application/pdf":
-		blocks, _, err := pdfBlocks(ctx, pdfSource{bytes.NewReader(a.body), int64(len(a.body)), shown}, "")
+		blocks, _, err := w.pdfBlocks(ctx, pdfSource{bytes.NewReader(a.body), int64(len(a.body)), shown}, "")
 		if err != nil {
 			return failure("fetch", shown, err)
 		}

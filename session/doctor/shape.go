@@ -94,7 +94,8 @@ func (d *doc) misshapen(format Format, i int) []Finding {
 			what := fmt.Sprintf("%s is %s, and has to be %s", path[1:], kindName(jsontext.Value(value).Kind()), kindName(want.kind))
 			mend := func(p *plan) { p.cut(i, path) }
 			f := d.finding(format, WrongShape, i, what, nil)
-			if to := reshaped(value, want.kind, format); to != nil {
+			// A type that is no text names nothing: it is told by what else is there.
+			if to := reshaped(value, want.kind, format); to != nil && !strings.HasSuffix(path, "/type") {
 				mend = func(p *plan) { p.set(i, path, to) }
 				f.Repair = "it becomes what it has to be; the rest of the record stays"
 			} else {

@@ -100,6 +100,9 @@ var strange = []struct {
 	{"a text block without type", WrongShape, []Format{Claude, Pi, Daruma}, 0, func(b *broken) {
 		b.splice(b.spots.final, cut, paths[b.format].content+"/0/type", "")
 	}},
+	{"a text block whose type is a number", WrongShape, []Format{Claude, Pi, Daruma}, 0, func(b *broken) {
+		b.set(b.spots.final, paths[b.format].content+"/0/type", `7`)
+	}},
 	{"thinking without its words", Unsigned, []Format{Claude, Pi}, 0, func(b *broken) { b.splice(b.spots.think, cut, paths[b.format].think+"/thinking", "") }},
 	{"thinking whose words are a list", Unsigned, []Format{Claude, Pi}, 0, func(b *broken) { b.set(b.spots.think, paths[b.format].think+"/thinking", `[1]`) }},
 	{"events in another order", OutOfOrder, []Format{Daruma}, 0, func(b *broken) { slices.Reverse(b.lines) }},
@@ -231,6 +234,23 @@ func TestBase64IsRewritten(t *testing.T) {
 		mustHeal(t, b.data(), BrokenMedia)
 		if out := string(healed(t, open(t, "s.jsonl", b.data()))); !strings.Contains(out, `"`+pixel+`"`) {
 			t.Errorf("the image did not stay: %.60s", data)
+		}
+	}
+}
+
+// A type that is no text is not made one: {"type":"7"} would be refused, too.
+func TestTypesAreNotMadeUp(t *testing.T) {
+	for _, format := range []Format{Claude, Pi} {
+		b := &broken{t: t, format: format, lines: everyday(t, format), spots: spots[format]}
+		b.set(b.spots.final, paths[format].content+"/0", `{"type":7}`)
+		f := open(t, "s.jsonl", b.data())
+		mustBeSound(t, f)
+		for _, m := range f.Healed().Messages {
+			for _, block := range m.Blocks {
+				if block.Type == "7" {
+					t.Errorf("%s:\n%s", format, f.Diff())
+				}
+			}
 		}
 	}
 }

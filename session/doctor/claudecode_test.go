@@ -31,7 +31,7 @@ var (
 )
 
 // TestClaudeCodeResumes lets the published Claude Code resume healed files of its
-// own: each fault of TestFaults and TestMedia is put into a real file, daruma
+// own: each fault of TestFaults, TestStrangers and TestMedia is put into a real file, daruma
 // heals a copy, and claude --resume goes on with it against daruma fault serve,
 // whose strict judge must see valid requests only. What Claude Code makes of the
 // broken file is logged beside it. Nothing leaves this machine but the download:
@@ -75,6 +75,11 @@ func TestClaudeCodeResumes(t *testing.T) {
 			if format == Claude {
 				try(fault.name, everyday(t, Claude), spots[Claude], fault.breakIt)
 			}
+		}
+	}
+	for _, s := range strange {
+		if slices.Contains(s.formats, Claude) {
+			try(s.name, everyday(t, Claude), spots[Claude], s.breakIt)
 		}
 	}
 	for _, m := range media {

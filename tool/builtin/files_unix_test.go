@@ -3,9 +3,11 @@
 package builtin
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,7 +57,7 @@ func TestDevicesAreNotRead(t *testing.T) {
 
 // Files of the system say that they have no bytes.
 func TestFilesOfTheSystem(t *testing.T) {
-	if _, err := os.Stat("/proc/self/status"); err != nil {
+	if runtime.GOOS != "linux" {
 		t.Skip("this system has no /proc")
 	}
 	b := open(t, func(c *Config) { c.Dirs = []string{"/proc/self"} })
@@ -69,8 +71,11 @@ func TestOwnerIsKept(t *testing.T) {
 	b := open(t)
 	b.file("f", "x\n")
 	path := filepath.Join(b.dir, "f")
-	if err := os.Chown(path, 1234, 1234); err != nil {
+	switch err := os.Chown(path, 1234, 1234); {
+	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EINVAL): // root of a container only
 		t.Skip(err)
+	case err != nil:
+		t.Fatal(err)
 	}
 	b.good("Read", in{"file_path": "f"})
 	b.good("Edit", in{"file_path": "f", "old_string": "x", "new_string": "y"})

@@ -216,3 +216,27 @@ func TestPDFsThatFell(t *testing.T) {
 	b.file("a.pdf", crossed("10", "", good, []byte{5, 7}))
 	wants(t, b.good("Read", in{"file_path": "a.pdf"}), "3 pages")
 }
+
+// The reader of a PDF is ended when it is too large, and when it is too slow.
+func TestReaderIsLimited(t *testing.T) {
+	for name, limit := range map[string]func(){
+		"too large": func() { limitReader(time.Now(), 1) },
+		"too slow":  func() { limitReader(time.Now().Add(-time.Hour), 1<<60) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan any, 1)
+			go func() {
+				defer func() { ended <- recover() }()
+				limit()
+			}()
+			select {
+			case why := <-ended:
+				if why == nil {
+					t.Error("it came back")
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("it goes on")
+			}
+		})
+	}
+}

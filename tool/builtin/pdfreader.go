@@ -51,7 +51,7 @@ type pdfPage struct {
 // started as one, it reads the PDF in, writes what was asked for to out, and
 // returns with an exit code. Otherwise it returns false at once. Call it before
 // anything else. Its process ends by itself, with another code, when the PDF
-// needs more than 1 GB or much time.
+// needs more than about 1 GB or much time.
 func ReaderMain(args []string, in *os.File, out io.Writer) (code int, reader bool) {
 	if len(args) != 4 || args[1] != ReaderArgument {
 		return 0, false
@@ -63,7 +63,7 @@ func ReaderMain(args []string, in *os.File, out io.Writer) (code int, reader boo
 	}
 	debug.SetTraceback("none")
 	debug.SetMaxStack(maxReaderStack)
-	go limitReader(time.Now())
+	go limitReader(time.Now(), maxReaderHeap)
 	var facts pdfFacts
 	if src, err := readerSource(in); err != nil {
 		facts.Error = err.Error()
@@ -76,11 +76,11 @@ func ReaderMain(args []string, in *os.File, out io.Writer) (code int, reader boo
 	return 0, true
 }
 
-// limitReader ends the process when it is too large or too slow.
-func limitReader(began time.Time) {
+// limitReader ends the process when it is too large or too slow, soon after it is.
+func limitReader(began time.Time, most uint64) {
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	for {
-		if metrics.Read(heap); heap[0].Value.Uint64() > maxReaderHeap || time.Since(began) > 2*pdfPatience {
+		if metrics.Read(heap); heap[0].Value.Uint64() > most || time.Since(began) > 2*pdfPatience {
 			panic("the bounds of a reader are reached")
 		}
 		time.Sleep(5 * time.Millisecond)
